@@ -1,5 +1,16 @@
-"""Owns the clues that detection is tested with: those of every registered format, and nothing else."""
+"""Owns what detection is tested with: the clues of every format that has a name, and templates that say no name."""
+
+import re
 
 import turnscript as ts
+from turnscript.registry import clues
 
-TABLE = {name: ts.get_format(name).clues for name in ts.formats()}
+TABLE = clues()
+_SAYS_SO = re.compile(r"\A\{#.*?#\}\n?", re.DOTALL)
+
+
+def template_of(name: str) -> str:
+    """Return a chat template that writes a format, without the comment that says which it is."""
+    text = ts.get_format(name).jinja().value
+    assert _SAYS_SO.match(text)
+    return _SAYS_SO.sub("", text)

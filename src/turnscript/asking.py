@@ -31,7 +31,8 @@ def written(
         if thinking:
             raise Unsupported("thinking", "a text with a hole", "a model fills a hole without thoughts")
         return format_.fill_prompt(request)
-    thinks = thinking if has_thoughts(format_) else False
+    knows = has_thoughts(format_) or format_.template is not None  # which says itself what it cannot be told
+    thinks = thinking if knows else False
     return format_.prompt(request, thinking=thinks, normalize_json=normalize_json)
 
 

@@ -49,6 +49,8 @@ class Clue(Struct, frozen=True, kw_only=True):
     """A model with this in the same text can think."""
     thinks_from: str = ""
     """Models dated from this day on (yyyymmdd) can think, older ones cannot; the date stands in the name."""
+    guess: bool = False
+    """Models with this sign take several formats, of which this is the likeliest: what it tells is called a guess."""
     older: str = ""
     """The variant of the format that those older models take, if not the format itself."""
 

@@ -6,6 +6,8 @@ Nothing here is written for one format by hand: an example is rendered, and what
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
 
 from msgspec import Struct
 
@@ -28,6 +30,8 @@ from turnscript.engine.correlate import shows
 from turnscript.engine.layout import document_literals
 from turnscript.engine.spans import Span, text_of_spans
 from turnscript.engine.table import Document
+from turnscript.engine.template.program import InvalidTemplate, TemplateRefused
+from turnscript.engine.template.template import Template
 from turnscript.format import Format
 from turnscript.jsontext import json_of
 from turnscript.losses import Loss
@@ -60,12 +64,39 @@ class Escaped(Struct, frozen=True):
     kinds: list[str]
 
 
+class OwnWords(Struct, frozen=True):
+    """What there is to say of a model's own chat template.
+
+    `told_by`: where it was found. `read_as`: the table that reads what it writes, `learned` from it or with a name;
+    `exact`: it gives back all of it; `sentence` says so to people. `takes`: what it has a place for. `switches`: the
+    variables by which it is told to think, and not to; `efforts` are the words for the variable `effort`. `dated`: it
+    writes the date. `variables`: all that it reads besides the messages. `missing`: tokens that it writes and that
+    nobody knows here, which are left empty. `refused`: why it does not write the example as it is.
+    """
+
+    told_by: str
+    read_as: str
+    learned: bool
+    exact: bool
+    sentence: str
+    takes: dict[str, bool]
+    switches: dict[str, tuple[Any, Any]]
+    effort: str
+    efforts: tuple[str, ...]
+    budget: str
+    dated: bool
+    variables: tuple[str, ...]
+    missing: tuple[str, ...]
+    refused: str = ""
+
+
 class Reference(Struct, frozen=True):
     """All about a format.
 
     `conversation`: the example as a model sees it. `prompt` and `thinking`: the example cut behind the user's question;
     `thinking` is None for a format without thoughts. `losses`: what the example lost. `notes`: how the format differs
-    from what one might expect. `escapes`: every literal that some text may not hold as it is.
+    from what one might expect. `escapes`: every literal that some text may not hold as it is. `template`: of a format
+    that came with one.
     """
 
     name: str
@@ -80,6 +111,7 @@ class Reference(Struct, frozen=True):
     limits: list[Limit]
     notes: list[str]
     escapes: list[Escaped]
+    template: OwnWords | None = None
 
     @property
     def text(self) -> str:
@@ -88,28 +120,32 @@ class Reference(Struct, frozen=True):
 
 
 def reference(format_: Format) -> Reference:
-    """The reference of a format."""
-    request = example()
+    """Return the reference of a format. Raises TemplateRefused and InvalidTemplate for a template that fails on it."""
+    request, refused = _written_example(format_)
     generation = format_.document.generation
+    own = () if format_.template is None else format_.template.stops
     return Reference(
         name=format_.name,
         title=format_.title,
         conversation=format_.spans(request),
-        prompt=_cut(format_, thinking=False),
-        thinking=_cut(format_, thinking=True) if has_thoughts(format_) else None,
-        stops=list(generation.stops),
-        stops_with_tools=list(generation.stops_with_tools),
+        prompt=_cut(format_, request, thinking=False),
+        thinking=_cut(format_, request, thinking=True) if has_thoughts(format_) else None,
+        stops=list(dict.fromkeys((*generation.stops, *own))),
+        stops_with_tools=list(dict.fromkeys((*generation.stops_with_tools, *own))),
         special_tokens=format_.special_tokens,
         losses=format_.render(request, view="prompt").losses,
         limits=list(_limits(format_)),
-        notes=list(_notes(format_.document)),
+        notes=list(_notes(format_.document)) if format_.template is None else [_growing(format_.document.grows)],
         escapes=list(_escapes(format_)),
+        template=None if format_.template is None else _own_words(format_.template, refused),
     )
 
 
 def has_thoughts(format_: Format) -> bool:
-    """Whether a model can think in this format."""
+    """Return whether a model can think in this format."""
     document = format_.document
+    if format_.template is not None:
+        return format_.template.thinks(document)
     kinds = {segment.kind for turn in document.turns for segment in turn.segments}
     return document.generation.thinking_kind in kinds
 
@@ -157,8 +193,50 @@ def _request(*items: Item, tools: list[Tool] | None = None) -> Request:
     return Request(conversation=Conversation(items=list(items), tools=tools or []))
 
 
-def _cut(format_: Format, *, thinking: bool) -> Cut:
-    request = example()
+def _written_example(format_: Format) -> tuple[Request, str]:
+    """Return the example, and why a template refuses it: then without tools, and at last without instructions."""
+    request, first = example(), ""
+    plain = [item for item in request.items if isinstance(item, System | User)]
+    shortest = _request(*plain[1:], request.items[-1])
+    for one in (request, _request(*plain, request.items[-1])):
+        try:
+            format_.spans(one)
+        except (TemplateRefused, InvalidTemplate) as error:
+            first = first or str(error)
+        else:
+            return one, first
+    return shortest, first
+
+
+def _own_words(template: Template, refused: str) -> OwnWords:
+    traits = template.traits
+    told = (*(one.variable for one in traits.switches), traits.effort, traits.budget)
+    return OwnWords(
+        told_by=template.told_by,
+        read_as=template.read_as,
+        learned=bool(template.learned),
+        exact=template.exact,
+        sentence=template.sentence,
+        takes={
+            "instructions": traits.system,
+            "thoughts": traits.thoughts,
+            "tools": traits.tools,
+            "tool calls": traits.calls,
+            "results of tools": traits.results,
+        },
+        switches={one.variable: (one.on, one.off) for one in traits.switches},
+        effort=traits.effort,
+        efforts=traits.efforts,
+        budget=traits.budget,
+        dated="strftime_now" in template.source,
+        variables=tuple(name for name in template.wishes if name not in told),
+        missing=template.unknown_tokens,
+        refused=refused,
+    )
+
+
+def _cut(format_: Format, request: Request, *, thinking: bool) -> Cut:
+    request = _request(*request.items, tools=request.tools)
     asked = next(index for index, item in enumerate(request.items) if isinstance(item, User))
     del request.items[asked + 1 :]
     prompt = format_.prompt(request, thinking=thinking)
@@ -170,14 +248,28 @@ def _cut(format_: Format, *, thinking: bool) -> Cut:
 
 def _limits(format_: Format) -> Iterator[Limit]:
     for what, probe, plain in _probes():
-        expected = set(_losses(format_, plain)) if plain is not None else set()
-        losses = [loss for loss in _losses(format_, probe) if loss not in expected]
+        try:
+            expected = set(_losses(format_, plain)) if plain is not None else set()
+            losses = [loss for loss in _losses(format_, probe) if loss not in expected]
+        except (TemplateRefused, InvalidTemplate) as error:
+            said = error.said if isinstance(error, TemplateRefused) else error.message
+            losses = [Loss("$", "dropped", f"the template refuses it: {said}")]
         if losses:
             yield Limit(what, losses)
 
 
+def _asked(request: Request) -> Request:
+    """Return a request that begins as all that templates take do: with a question."""
+    if any(isinstance(item, User) for item in request.items):
+        return request
+    before = [item for item in request.items if isinstance(item, System)]
+    rest = request.items[len(before) :]
+    return _request(*before, User(content=_text("Hi")), *rest, tools=list(request.tools))
+
+
 def _losses(format_: Format, request: Request) -> list[Loss]:
-    return format_.render(request, view="prompt").losses
+    asked = request if format_.template is None else _asked(request)
+    return format_.render(asked, view="prompt").losses
 
 
 def _probes() -> Iterator[tuple[str, Request, Request | None]]:
@@ -251,21 +343,26 @@ def _notes(document: Document) -> Iterator[str]:
         yield "A turn may begin without an opening: right behind the closing of another, or at the start."
     leads = {turn.lead for turn in document.turns if turn.lead and any(one.model for one in turn.segments)}
     yield from (f"A prompt leaves out the {lead!r} that follows the speaker: the model writes it." for lead in leads)
-    if document.grows:
-        yield f"A prompt may not begin the next one: {document.grows}."
-    else:
-        yield "Every prompt begins the next one, so what a model has computed for it can be kept."
+    yield _growing(document.grows)
+
+
+def _growing(why_not: str) -> str:
+    if why_not:
+        return f"A prompt may not begin the next one: {why_not}."
+    return "Every prompt begins the next one, so what a model has computed for it can be kept."
 
 
 # How content is kept apart from control literals.
 
 
 def _escapes(format_: Format) -> Iterator[Escaped]:
-    for literal in dict.fromkeys(literal.strip() for literal in document_literals(format_.document)):
+    own = format_.special_tokens if format_.template is not None else document_literals(format_.document)
+    for literal in dict.fromkeys(literal.strip() for literal in own):
         texts: list[System | User | Assistant] = [kind(content=_text(literal)) for kind in (System, User, Assistant)]
         kinds: dict[str, list[str]] = {}
         for item in texts:
-            kinds.setdefault(_written(format_, item), []).append(item.kind)
+            with suppress(TemplateRefused, InvalidTemplate):  # of a role that a template does not take
+                kinds.setdefault(_written(format_, item), []).append(item.kind)
         # More than a backslash may change: some formats have no room for blank lines.
         slashed = (written for written in kinds if written.count("\\") > literal.count("\\"))
         yield from (Escaped(literal, written, kinds[written]) for written in slashed)

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 import turnscript as ts
-from tests.cli.running import as_nobody, process, run
+from tests.chat_templates import reading_samples
+from tests.cli.running import EXAMPLES, as_nobody, process, run
+from tests.clues import template_of
 from tests.modelfiles import folder, header, text
 
 UNIVERSAL = "rwkv7-universal-1.5b-20251001"
@@ -54,16 +56,77 @@ def test_programs_read_everything_as_json() -> None:
         "family": detected.family,
         "variant": None,
         "evidence": "name",
+        "guess": False,
+        **dict.fromkeys(("exact", "right", "asked", "variables", "recurrent", "nearness", "missing_tokens")),
+        "learned": False,
     }
     assert [expected] == json.loads(result.stdout)
 
 
 def test_files_and_folders_are_looked_into(tmp_path: Path) -> None:
-    template = "{% for m in messages %}<<USER>>\n{{ m.content }}\n<<USER_END>>\n\n<<THINK>>{% endfor %}"
     path = tmp_path / "model.gguf"
-    path.write_bytes(header(text("tokenizer.chat_template", template)))
-    result = run("detect", path, folder(tmp_path / "m", tokenizer_config={"chat_template": template}), "--json")
-    assert [("rwkv-universal", True)] * 2 == [(one["format"], one["thinking"]) for one in json.loads(result.stdout)]
+    path.write_bytes(header(text("tokenizer.chat_template", template_of("rwkv-universal"))))
+    place = folder(tmp_path / "m", tokenizer_config={"chat_template": template_of("rwkv-universal")})
+    result = run("detect", path, place, "--json")
+    told = json.loads(result.stdout)
+    assert (0, [("rwkv-universal", True)] * 2) == (
+        result.exit_code,
+        [(one["format"], one["thinking"]) for one in told],
+    )
+    assert [(True, False)] * 2 == [(one["exact"], one["guess"]) for one in told]
+
+
+def test_how_near_the_prompts_are_to_the_template_is_told(tmp_path: Path) -> None:
+    place = tmp_path / "model.jinja"
+    place.write_text(template_of("qwen3"), encoding="utf-8")
+    result = run("detect", place, "--json")
+    near = json.loads(result.stdout)[0]["nearness"]
+    assert (near["equal"], []) == (near["asked"], near["differences"])
+    assert near["asked"] > 30
+    shown = run("detect", place).stdout
+    assert f"  prompts equal the model's own template: {near['asked']} of {near['asked']} probes\n" in shown
+    assert "enable_thinking" in shown
+    assert "the model has no state that cannot go back" in shown
+
+
+def test_a_model_with_a_state_is_told(tmp_path: Path) -> None:
+    values = text("general.architecture", "rwkv7"), text("tokenizer.chat_template", template_of("rwkv-goose"))
+    path = tmp_path / "model.gguf"
+    path.write_bytes(header(*values))
+    assert "its turns are kept as they were generated: the model has a state" in run("detect", path).stdout
+
+
+def test_a_learned_table_is_one_that_can_be_used(tmp_path: Path) -> None:
+    place = tmp_path / "model.jinja"
+    place.write_text(reading_samples.NAMED, encoding="utf-8")
+    result = run("detect", place)
+    assert (0, "") == (result.exit_code, result.stderr)
+    assert ["learned", "yes"] == result.stdout.splitlines()[1].split()[1:3]
+
+
+def test_a_guess_is_called_a_guess() -> None:
+    result = run("detect", "QwQ-32B")
+    assert 1 == result.exit_code
+    assert "QwQ-32B  qwen3 (a guess)  yes" in result.stdout
+    assert result.stderr.startswith("turnscript: error: QwQ-32B: qwen3 is a guess: its name has 'qwq': ")
+    assert "name its chat template" in result.stderr
+    assert True is json.loads(run("detect", "QwQ-32B", "--json").stdout)[0]["guess"]
+
+
+def test_a_broken_template_is_told_with_its_line(tmp_path: Path) -> None:
+    place = tmp_path / "model.jinja"
+    place.write_text("{% for m in messages %}\n{{ m.content }\n{% endfor %}", encoding="utf-8")
+    result = run("detect", place)
+    assert (1, "") == (result.exit_code, result.stdout)
+    assert f"{place}, line 2" in result.stderr
+    assert "mend the template there" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["llama-3-8b.gguf", "model.gguf", "qwen3-8b.gguf"])
+def test_the_name_of_a_file_changes_nothing(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(header(text("tokenizer.chat_template", template_of("glm"))))
+    assert "glm" == json.loads(run("detect", path, "--json").stdout)[0]["format"]
 
 
 def test_an_unknown_model_is_an_error_and_the_others_are_still_shown() -> None:
@@ -160,7 +223,7 @@ def test_a_name_of_other_bytes_than_utf_8_is_no_trouble() -> None:
                 "-c",
                 "from turnscript.cli.main import main; main()",
                 "detect",
-                b"universal-\xff",
+                b"rwkv-universal-\xff",
                 *options,
             ],
             capture_output=True,
@@ -269,8 +332,9 @@ def examples() -> list[list[str]]:
 
 
 @pytest.mark.parametrize("line", examples(), ids=" ".join)
-def test_an_example_in_the_help_is_true(line: list[str]) -> None:
+def test_an_example_in_the_help_is_true(line: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert "turnscript" == line[0]
+    monkeypatch.chdir(EXAMPLES)
     result = run(*line[1:])
     assert (0, "") == (result.exit_code, result.stderr)
     assert result.stdout

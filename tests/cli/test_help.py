@@ -11,7 +11,7 @@ import pytest
 import turnscript as ts
 from tests.cli.running import EXAMPLES, process, run, typed
 
-COMMANDS = [[], ["convert"], ["prompt"], ["read"], ["show"], ["detect"], ["apis"], ["formats"]]
+COMMANDS = [[], ["convert"], ["prompt"], ["read"], ["show"], ["detect"], ["learn"], ["apis"], ["formats"]]
 COMMANDS += [["export"], ["export", "grammar"], ["export", "jinja"], ["export", "response-template"]]
 
 
@@ -33,6 +33,7 @@ def test_an_example_in_the_help_is_true(line: str, tmp_path: Path, monkeypatch: 
     shutil.copy(EXAMPLES / "messages_stream.sse", tmp_path / "recorded.sse")
     (tmp_path / "schema.json").write_text('{"type": "object", "properties": {"a": {"type": "integer"}}}')
     (tmp_path / "chats.jsonl").write_bytes((EXAMPLES / "chats.jsonl").read_bytes().split(b"\n")[0] + b"\n")
+    shutil.copy(EXAMPLES / "chat_template.jinja", tmp_path / "chat_template.jinja")
     monkeypatch.chdir(tmp_path)
     code, stdout, stderr = typed(line)
     assert 0 == code, stderr

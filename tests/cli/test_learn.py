@@ -57,7 +57,7 @@ def test_the_table_is_written_to_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("just words", "this is no chat template"),
+        ("just words", "is no chat template: nothing in it stands in {{ }} or {% %}"),
         ("{% for %}", "mend the template there"),
         (reading_samples.REFUSES, "nothing is good enough"),
     ],

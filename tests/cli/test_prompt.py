@@ -337,7 +337,7 @@ def test_ctrl_c_while_waiting_is_one_line() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "missing option '--format'"),
+        ([], "give --format or --template"),
         (["--format", "rwkv-gose"], "unknown format 'rwkv-gose'; did you mean 'rwkv-goose'"),
         (["--format", "openai-chat"], "unknown format 'openai-chat'; did you mean"),
         (["--format", "rwkv-goose", "--from", "openai-chta"], "unknown API or format 'openai-chta'; did you mean"),

@@ -381,7 +381,7 @@ def test_a_file_is_read_like_standard_input(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "missing option '--format'"),
+        ([], "give --format or --template"),
         (["--format", "ai00v1"], "unknown format 'ai00v1'; did you mean 'ai00-v1'"),
         (["--format", "ai00-v1", "--chunk", "0"], "invalid value for '--chunk': 0 is not in the range x>=1"),
         (["--format", "ai00-v1", "--json", "--stream"], "--json and --stream exclude each other"),

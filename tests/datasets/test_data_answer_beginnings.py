@@ -22,6 +22,7 @@ from turnscript.datasets.train import Train, parse_train
 from turnscript.engine.replay import Generated
 from turnscript.format import Format
 from turnscript.registry import load_formats, model_formats
+from turnscript.respelling import shown
 from turnscript.tableio import dump_format
 
 UNIVERSAL = ts.get_format("rwkv-universal")
@@ -198,7 +199,7 @@ def read(prompt: ts.Prompt, text: str) -> ts.Response:
 @corpora.on_every
 def test_a_server_goes_on_from_what_was_trained_byte_for_byte(name: str) -> None:
     """At its prompt a model writes what was trained, that is read as the turn, and the next prompt begins a sample."""
-    request = corpora.load(name)
+    request = shown(corpora.load(name), lambda _: False)  # as prompts and samples spell its JSON
     known = {tool.name for tool in request.tools}
     called = {item.name for item in request.items if isinstance(item, ts.ToolCall)} - known
     request.conversation.tools += [ts.Tool(name=one) for one in sorted(called)]

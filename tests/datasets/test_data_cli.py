@@ -333,8 +333,8 @@ def test_a_build_can_stop_at_the_first_bad_row() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["rows.jsonl", "--tokenizer", "bytes", "--out", "run"], "missing --to; say it"),
-        (["rows.jsonl", "--out", "run"], "missing --to and --tokenizer; say it"),
+        (["rows.jsonl", "--tokenizer", "bytes", "--out", "run"], "missing --to or --template; say it"),
+        (["rows.jsonl", "--out", "run"], "missing --to or --template and --tokenizer; say it"),
         ([*TO, "--out", "run"], "missing PATH; say it"),
         (["rows.jsonl", *TO], "--out"),
         (["rows.jsonl", *TO, "--out", "run", "--pack", "best:9"], "choose none, bfd:4096 or stream:4096"),

@@ -63,7 +63,8 @@ def _output(command: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "name", ["README.md", "docs/universal-transcript.md", "docs/grammars.md", "docs/chat-templates.md"]
+    "name",
+    ["README.md", "docs/universal-transcript.md", "docs/grammars.md", "docs/chat-templates.md", "docs/models.md"],
 )
 def test_commands_print_what_the_page_shows(name: str, folder: Path, request: pytest.FixtureRequest) -> None:
     page = ROOT / name
@@ -77,7 +78,9 @@ def _played_block(language: str, code: str) -> str:
     return f"```{language}\n{played(code) if language == 'console' else code}```"
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/python.md", "docs/grammars.md", "docs/chat-templates.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/python.md", "docs/grammars.md", "docs/chat-templates.md", "docs/models.md"]
+)
 def test_python_does_what_the_page_shows(page: str, folder: Path) -> None:
     """A block with prompts is a session, one without is a program; what one block names, those below it know."""
     names: dict[str, object] = {}

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import turnscript as ts
-from tests.clues import TABLE
-from tests.modelfiles import folder
+from tests.clues import TABLE, template_of
+from tests.modelfiles import folder, header, text
 from turnscript.clues import Clue
 from turnscript.detection import Detected, detect, detect_told, evaluate, rules
 from turnscript.detection.facts import Facts, dates, facts_of_name, stem
@@ -20,13 +20,23 @@ from turnscript.registry import load_formats
 
 CHATML, LLAMA3, GOOSE_FORMAT = "batuta-chatml", "batuta-llama3", "rwkv-goose"
 
-GOOSE_TEMPLATE = (
-    "{%- for message in messages %}{{ 'User: ' + message['content']|trim + '\\n\\n' }}{%- endfor %}{{ 'Assistant:' }}"
+GOOSE_TEMPLATE = template_of("rwkv-goose")
+LLAMA_CPP_TEMPLATE = (
+    "{% for message in messages %}{% if message.role == 'user' %}{{ 'User: ' + message.content + '\\n\\n' }}"
+    "{% else %}{{ 'Assistant: ' + message.content + '\\n\\n' }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}Assistant:{% endif %}"
 )
-CHATML_TEMPLATE = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-LLAMA3_TEMPLATE = "{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{% endfor %}"
-LLAMA2_TEMPLATE = "{% for m in messages %}[INST] <<SYS>>\n{{ system }}\n<</SYS>>\n\n{{ m.content }} [/INST]{% endfor %}"
-SPACED_TEMPLATE = "{{ 'User: ' + m.content + '\\n\\n' }}{{ 'Assistant: ' + m.content + eos_token }}"
+CHATML_TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+QWEN_TEMPLATE, HERMES_TEMPLATE = template_of("qwen25"), template_of("hermes")
+LLAMA3_TEMPLATE = template_of("llama31")
+STRANGE_TEMPLATE = (
+    "{% for m in messages %}((({{ m.role }}: {{ m.content }})))\n{% endfor %}"
+    "{% if add_generation_prompt %}(((assistant: {% endif %}"
+)
+EMPTY_TEMPLATE = "{% for m in messages %}[INST] <<SYS>>\n{{ system }}\n<</SYS>>\n\n{{ m.contents }} [/INST]{% endfor %}"
 
 
 def named(name: str, rule: str = "default") -> Detected:
@@ -138,20 +148,20 @@ NAMES = [
     ("UNIVERSAL.pth", "rwkv-universal", None),
     ("mistral-openchatml-v0.1", "openchatml", None),
     ("Open-ChatML-7b", "openchatml", None),
-    ("Qwen/Qwen2.5-7B-Instruct", CHATML, None),
-    ("Qwen/QwQ-32B", CHATML, True),
-    ("QRWKV6-32B-Instruct", CHATML, None),
-    ("rwkv7-qwen2.5-7b", CHATML, None),
-    ("deepseek-coder-v2.gguf", CHATML, None),
-    ("01-ai/Yi-34B-Chat", CHATML, None),
-    ("meta-llama/Llama-3.1-8B-Instruct", LLAMA3, None),
-    ("Meta-Llama-3-8B.apr", LLAMA3, None),
-    ("llama3.gguf", LLAMA3, None),
+    ("Qwen/Qwen2.5-7B-Instruct", "qwen25", None),
+    ("Qwen/QwQ-32B", "qwen3", True),
+    ("QRWKV6-32B-Instruct", "qwen25", None),
+    ("rwkv7-qwen2.5-7b", "qwen25", None),
+    ("deepseek-coder-v2.gguf", None, None),
+    ("01-ai/Yi-34B-Chat", "qwen25", None),
+    ("meta-llama/Llama-3.1-8B-Instruct", "llama31", None),
+    ("Meta-Llama-3-8B.apr", "llama31", None),
+    ("llama3.gguf", "llama31", None),
     ("Llama 3B", None, None),
     ("open_llama_3b", None, None),
     ("llama-30b", None, None),
     ("Llama-2-7b-chat", None, None),
-    ("Hermes-3-Llama-3.1-8B", None, None),
+    ("Hermes-3-Llama-3.1-8B", "hermes", None),
     ("mongoose-7b", None, None),
     ("rwkv-4-raven-7b", None, None),
     ("xyi-7b", None, None),
@@ -167,24 +177,101 @@ def test_a_name_tells_the_format(model: str, expected: str | None, thinking: boo
     assert (expected, thinking) == (detected.format, detected.thinking)
 
 
+GUESSED = [
+    *("Qwen3.8-27B", "Qwen2-7B-Instruct", "QwQ-32B", "QRWKV6-32B-Instruct", "Meta-Llama-3-8B-Instruct", "yi-34b"),
+    *("Llama-3.1-Nemotron-70B-Instruct", "RWKV-6-World-3B", "universal.pth"),
+]
+
+
+@pytest.mark.parametrize("name", GUESSED)
+def test_a_name_that_models_of_several_formats_have_is_called_a_guess(name: str) -> None:
+    assert detect(name).guess
+    assert detect_told([name]).guess
+
+
+@pytest.mark.parametrize(
+    "name", ["Qwen3-8B", "Qwen2.5-7B", "DeepSeek-R1", "rwkv7-g1", "MiniMax-M3", "Llama-3.3-70B-Instruct", "gpt-oss-20b"]
+)
+def test_a_name_whose_models_take_one_format_is_none(name: str) -> None:
+    assert (False, True) == (detect(name).guess, detect(name).format is not None)
+
+
+@pytest.mark.parametrize("name", ["DeepSeek-V2-Lite", "Nemotron-H-8B", "Llama-3.1-Tulu-3-8B", "Kimi-K2.5", "phi-4"])
+def test_a_name_that_tells_nothing_is_taken_for_no_format(name: str) -> None:
+    assert (None, False) == (detect(name).format, detect(name).guess)
+
+
+def test_what_batuta_does_is_done_only_where_it_is_asked_for() -> None:
+    """R-B-3 to R-B-5."""
+    for clues in (clues for name, clues in TABLE.items() if name.startswith("batuta")):
+        assert {"batuta"} == {clue.rule for clue in clues} or not clues
+    assert (CHATML, LLAMA3) == tuple(detect(name, rule="batuta").format for name in ("deepseek-v2", "llama-2"))
+
+
 TEMPLATES = [
     (GOOSE_TEMPLATE, GOOSE_FORMAT),
     ("rwkv-world", GOOSE_FORMAT),
-    (CHATML_TEMPLATE, CHATML),
-    ("chatml", CHATML),
-    (LLAMA3_TEMPLATE, LLAMA3),
-    (f"{CHATML_TEMPLATE}{{# <|function_list|> #}}", "openchatml"),
-    ("{% for m in messages %}<<USER>>\n{{ m.content }}\n<<USER_END>>{% endfor %}", "rwkv-universal"),
-    ("{% for m in messages %}<ai00:{{ m.role }}>{% endfor %}", "ai00-v1"),
-    (LLAMA2_TEMPLATE, None),
-    (SPACED_TEMPLATE, None),
-    ("USER: {{ m.content }} ASSISTANT:", None),
+    ("chatml", "hermes"),
+    ("llama3", "llama31"),
+    (LLAMA3_TEMPLATE, "llama31"),
+    (HERMES_TEMPLATE, "hermes"),
+    (template_of("openchatml"), "openchatml"),
+    (template_of("rwkv-universal"), "rwkv-universal"),
+    (template_of("ai00-v1"), "ai00-v1"),
+    (STRANGE_TEMPLATE, None),
 ]
 
 
 @pytest.mark.parametrize(("template", "expected"), TEMPLATES)
 def test_a_chat_template_tells_the_format(template: str, expected: str | None) -> None:
-    assert expected == known(template=template).format
+    assert expected == detect_told([], template).format
+
+
+@pytest.mark.parametrize("name", ["qwen3-8b", "rwkv7-g1", "gemma-3-4b", "model", "llama-3"])
+def test_no_name_overrules_a_template_that_can_be_tried(name: str, tmp_path: Path) -> None:
+    """An alias, or the name of a file."""
+    path = tmp_path / f"{name}.gguf"
+    path.write_bytes(header(text("tokenizer.chat_template", template_of("deepseek"))))
+    found = detect(path)
+    assert ("deepseek", True, False) == (found.format, found.exact, found.guess)
+    assert "deepseek" == detect_told([name], template_of("deepseek")).format
+
+
+def test_a_name_decides_between_tables_that_read_equally_well(tmp_path: Path) -> None:
+    for name, expected in {"qwen2.5-7b": "qwen25", "hermes-3": "hermes", "qwen3-instruct": "qwen3-instruct"}.items():
+        path = tmp_path / f"{name}.gguf"
+        path.write_bytes(header(text("tokenizer.chat_template", QWEN_TEMPLATE)))
+        assert expected == detect(path).format
+
+
+def test_what_was_tried_is_told(tmp_path: Path) -> None:
+    template = tmp_path / "chat_template.jinja"
+    template.write_text(QWEN_TEMPLATE + "{% if wish is defined %}{{ wish }}{% endif %}", encoding="utf-8")
+    found = detect(template)
+    assert (found.asked, True, False) == (found.right, found.exact, found.recurrent)
+    assert (found.right or 0) >= 15
+    assert "wish" in (found.variables or ())
+    assert found.reason.startswith("what its chat template writes is read by the table ")
+    template.write_text(STRANGE_TEMPLATE, encoding="utf-8")
+    assert (None, True, "template") == (detect(template).format, detect(template).learned, detect(template).evidence)
+    assert None is detect("qwen3-8b").asked
+
+
+def test_a_template_that_is_broken_is_an_error(tmp_path: Path) -> None:
+    template = tmp_path / "broken.jinja"
+    template.write_text("{% for m in messages %}\n{{ m.content }\n{% endfor %}", encoding="utf-8")
+    with pytest.raises(InvalidInput, match="mend the template there") as caught:
+        detect(template)
+    assert (2, f"{template}, line 2") == (caught.value.line, caught.value.where)
+    assert "qwen3" == detect_told(["qwen3-8b"], template.read_text(encoding="utf-8")).format
+
+
+def test_where_a_template_cannot_be_tried_a_name_is_a_guess(tmp_path: Path) -> None:
+    path = tmp_path / "qwen3-8b.gguf"
+    path.write_bytes(header(text("tokenizer.chat_template", EMPTY_TEMPLATE)))
+    found = detect(path)
+    assert ("qwen3", True) == (found.format, found.guess)
+    assert "its chat template cannot be tried: this template writes nothing of an answer's text" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -193,9 +280,9 @@ def test_a_chat_template_tells_the_format(template: str, expected: str | None) -
         ("rwkv6", GOOSE_FORMAT),
         ("rwkv7", GOOSE_FORMAT),
         ("rwkv7forcausallm", GOOSE_FORMAT),
-        ("rwkv6qwen2", CHATML),
-        ("arwkv7", CHATML),
-        ("qwen3moe", CHATML),
+        ("rwkv6qwen2", "qwen25"),
+        ("arwkv7", "qwen25"),
+        ("qwen3moe", "qwen25"),
         ("llama", None),
     ],
 )
@@ -206,25 +293,16 @@ def test_an_architecture_tells_the_format_where_all_its_models_take_one(
 
 
 def test_a_template_wins_over_a_name_and_a_name_over_an_architecture() -> None:
-    names, architectures = ("llama-3-8b",), ("rwkv7",)
-    assert CHATML == known(template=CHATML_TEMPLATE, names=names, architectures=architectures).format
-    assert LLAMA3 == known(names=names, architectures=architectures).format
+    names, architectures = ("gemma-3-4b",), ("rwkv7",)
+    assert "gemma" == known(names=names, architectures=architectures).format
     assert GOOSE_FORMAT == known(names=("model",), architectures=architectures).format
-
-
-def test_a_template_that_no_format_knows_is_not_overruled_by_the_name() -> None:
-    detected = known(template=LLAMA2_TEMPLATE, names=("qwen-7b-20250101",))
-    expected = (
-        "its chat template has the markers of no known format"
-        " (batuta-chatml would be a guess: its name has 'qwen': Qwen models, and those made from them, take ChatML)"
-    )
-    assert Detected(None, expected, date="20250101") == detected
-    assert "its chat template has the markers of no known format" == known(template="[INST]", names=("x",)).reason
+    assert "hermes" == detect_told(names, HERMES_TEMPLATE).format
 
 
 @pytest.mark.parametrize("template", ["", " \n"])
 def test_an_empty_template_is_none(template: str) -> None:
-    assert CHATML == known(template=template, names=("qwen",)).format
+    assert "qwen3" == known(template=template, names=("qwen3-8b",)).format
+    assert "qwen3" == detect_told(["qwen3-8b"], template).format
 
 
 def test_of_two_clues_that_fit_the_lower_order_decides_then_the_name_of_the_format() -> None:
@@ -238,12 +316,12 @@ def test_of_two_clues_that_fit_the_lower_order_decides_then_the_name_of_the_form
 
 
 def test_the_reason_quotes_the_evidence() -> None:
-    assert "its name has 'llama-3': Llama 3 models mark turns with a header" == named("Llama-3-8B").reason
-    assert "its chat template has '<|im_start|>': turns as ChatML marks them" == known(template=CHATML_TEMPLATE).reason
+    assert "its name has 'qwen3': Qwen3 models take this" == named("Qwen3-8B").reason
+    assert "its chat template has 'chatml': what llama.cpp writes" in known(template="chatml").reason
     assert "its architecture has 'rwkv7': " in known(architectures=("rwkv7",)).reason
     assert "its file name has 'yi-': a family that takes ChatML" == named("yi-6b", "batuta").reason
     assert "its file name has no known family" in named("gemma", "batuta").reason
-    assert "no known format has a clue for the name 'gemma-2b'" == named("gemma-2b.gguf").reason
+    assert "no known format has a clue for the name 'gemmy-2b'" == named("gemmy-2b.gguf").reason
     expected = "no known format has a clue for the name 'x' or the architecture 'gemma'"
     assert expected == known(names=("x", "y"), architectures=("gemma", "g")).reason
     assert "no known format has a clue for a model without a name" == named("..").reason
@@ -287,9 +365,10 @@ def test_of_several_dates_the_earliest_counts() -> None:
     assert ("20250307", False) == (detected.date, detected.thinking)
 
 
-def test_a_template_that_names_thinking_says_that_the_model_thinks() -> None:
-    assert known(template=f"{CHATML_TEMPLATE}{{% if enable_thinking %}}").thinking is True
-    assert known(template=CHATML_TEMPLATE).thinking is None
+def test_a_template_that_knows_thoughts_says_that_the_model_thinks() -> None:
+    assert True is detect_told([], template_of("qwen3")).thinking
+    assert True is detect_told([], f"{CHATML_TEMPLATE}{{% if enable_thinking %}}Think.{{% endif %}}").thinking
+    assert None is detect_told([], CHATML_TEMPLATE).thinking
 
 
 def test_a_model_older_than_the_words_that_ask_for_thinking_takes_the_format_without_them() -> None:
@@ -306,16 +385,16 @@ def test_a_model_older_than_the_words_that_ask_for_thinking_takes_the_format_wit
 
 def test_the_format_of_a_model_is_found_by_name_and_by_file(tmp_path: Path) -> None:
     assert "rwkv-universal" == ts.detect("rwkv7-universal-1.5b").format
-    path = folder(tmp_path / "m", tokenizer_config={"chat_template": "<<USER>>\n{{ content }}\n<<USER_END>>"})
+    path = folder(tmp_path / "m", tokenizer_config={"chat_template": template_of("rwkv-universal")})
     assert "rwkv-universal" == ts.detect(path).format
     assert ts.detect(path) == ts.detect(str(path))
 
 
 def test_an_empty_name_is_not_the_folder_that_one_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As of a variable of the shell that is not set."""
-    (tmp_path / "qwen").mkdir()
-    monkeypatch.chdir(tmp_path / "qwen")
-    assert "batuta-chatml" == detect(".").format
+    (tmp_path / "qwen3").mkdir()
+    monkeypatch.chdir(tmp_path / "qwen3")
+    assert "qwen3" == detect(".").format
     assert Detected(None, "no known format has a clue for a model without a name") == detect("")
 
 
@@ -355,8 +434,8 @@ def test_formats_of_ones_own_have_clues_too() -> None:
     [own] = load_formats(text.format("stripes", "rwkv-goose"))
     assert ("stripes", None) == (ts.detect("okapi-7b", own=[own]).format, ts.detect("okapi-7b").format)
     assert ts.detect("rwkv7-goose") == ts.detect("rwkv7-goose", own=[own])
-    [hidden] = load_formats(text.format("batuta-chatml", "batuta-chatml"))
-    assert ("batuta-chatml", None) == tuple(ts.detect(name, own=[hidden]).format for name in ("okapi", "qwen-7b"))
+    [hidden] = load_formats(text.format("qwen3", "qwen3"))
+    assert ("qwen3", "qwen25") == tuple(ts.detect(name, own=[hidden]).format for name in ("okapi", "qwen3-8b"))
 
 
 # What a server tells.
@@ -376,18 +455,17 @@ def test_a_template_of_many_is_read_with_the_name() -> None:
     ("names", "template", "expected"),
     [
         (["hermes-3-llama-3.1-8b"], CHATML_TEMPLATE, "hermes"),
-        (["mistral-openchatml"], CHATML_TEMPLATE, "openchatml"),
         (["rwkv7-universal"], "rwkv-world", "rwkv-universal"),
         (["rwkv7-ai00"], "rwkv-world", "ai00-v1"),
         (["rwkv7-ai00-v0"], "rwkv-world", "ai00-v0"),
         (["rwkv7-g1"], "rwkv-world", GOOSE_FORMAT),
-        (["rwkv7-universal"], GOOSE_TEMPLATE, "rwkv-universal"),
-        (["rwkv7-ai00"], GOOSE_TEMPLATE, "ai00-v1"),
-        (["rwkv7-ai00-v0"], GOOSE_TEMPLATE, "ai00-v0"),
+        (["rwkv7-universal"], LLAMA_CPP_TEMPLATE, "rwkv-universal"),
+        (["rwkv7-ai00"], LLAMA_CPP_TEMPLATE, "ai00-v1"),
+        (["rwkv7-ai00-v0"], LLAMA_CPP_TEMPLATE, "ai00-v0"),
         (["rwkv7-g1"], GOOSE_TEMPLATE, GOOSE_FORMAT),
         (["main", "qwen3-8b"], "", "qwen3"),
         (["main", "", "org/Qwen3-8B"], "", "qwen3"),
-        (["qwen3-8b"], LLAMA3_TEMPLATE, LLAMA3),
+        (["qwen3-8b"], LLAMA3_TEMPLATE, "llama31"),
         ([], "", None),
     ],
 )
@@ -399,18 +477,18 @@ def test_what_a_server_tells_of_its_model_tells_the_format(
     assert ("template" if template else "name" if expected else None) == told.evidence
 
 
-def test_a_template_that_nobody_knows_leaves_it_to_the_names_that_a_server_tells() -> None:
+def test_a_template_that_nobody_reads_leaves_it_to_the_names_that_a_server_tells() -> None:
     """And the reason says both."""
-    told = detect_told(["rwkv7-g1"], LLAMA2_TEMPLATE)
-    assert (GOOSE_FORMAT, "name") == (told.format, told.evidence)
+    told = detect_told(["rwkv7-g1"], STRANGE_TEMPLATE)
+    assert (GOOSE_FORMAT, "name", True) == (told.format, told.evidence, told.guess)
     assert told.reason.endswith(" (its chat template has the markers of no known format)")
-    assert "its chat template has the markers of no known format" == detect_told(["x"], LLAMA2_TEMPLATE).reason
+    assert (None, True) == (detect_told(["x"], STRANGE_TEMPLATE).format, detect_told(["x"], STRANGE_TEMPLATE).learned)
 
 
 def test_what_lies_under_the_name_that_a_server_tells_counts_where_it_can_be_read(tmp_path: Path) -> None:
     """As where both run on one machine. A file that is no model is none of the gateway's business."""
     path = folder(tmp_path / "m", tokenizer_config={"chat_template": LLAMA3_TEMPLATE})
-    assert (LLAMA3, "template") == (detect_told([str(path)]).format, detect_told([str(path)]).evidence)
+    assert ("llama31", "template") == (detect_told([str(path)]).format, detect_told([str(path)]).evidence)
     broken = tmp_path / "qwen3-8b.gguf"
     broken.write_bytes(b"not GGUF")
     assert ("qwen3", "name") == (detect_told([str(broken)]).format, detect_told([str(broken)]).evidence)

@@ -11,6 +11,7 @@ import pytest
 
 import turnscript as ts
 from tests import corpora, modelfiles
+from tests.clues import template_of
 from tests.conformance.test_parser_laws import (
     after_opening,
     answers,
@@ -186,10 +187,10 @@ def test_an_empty_text_before_a_call_is_seen_or_told(example: Format) -> None:
         ("DeepSeek-R1-0528-Qwen3-8B-Q4_K_M.gguf", "deepseek-r1"),
         ("Qwen3.5-35B-A3B-Q4_K_M.gguf", "qwen35"),
         ("Qwen/Qwen3.6-27B", "qwen35"),
-        ("Qwen3.8-27B", "batuta-chatml"),
+        ("Qwen3.8-27B", "qwen35"),
         ("Qwen2.5-7B-Instruct-Q4_K_M.gguf", "qwen25"),
         ("Qwen2.5-Coder-32B-Instruct", "qwen25"),
-        ("Qwen2-7B-Instruct", "batuta-chatml"),
+        ("Qwen2-7B-Instruct", "qwen25"),
         ("qwen3_8b", "qwen3"),
         ("Qwen3-30B-A3B-Instruct-2507-Q4_K_M.gguf", "qwen3-instruct"),
         ("Qwen/Qwen3-Next-80B-A3B-Instruct", "qwen3-instruct"),
@@ -205,99 +206,18 @@ def test_a_model_is_known_by_its_name(model: str, name: str | None) -> None:
     assert name == detect(model).format
 
 
-TEMPLATES = {
-    "qwen3": "<|im_start|>user <tool_response> reasoning_content <think>",
-    "qwen3-instruct": "<|im_start|>user <tool_call> <tool_response>",
-    "qwen25": "<|im_start|>user <tool_call> <tool_response>",
-    "qwen35": "<|im_start|> <tool_call>\\n<function= <parameter= <tool_response> reasoning_content <think> </think>",
-    "qwen3-coder": "<|im_start|> <tool_call>\\n<function= <parameter= <tool_response>",
-    "hermes": "<|im_start|>tool <tool_call> <tool_response> FunctionCall",
-    "llama31": "<|start_header_id|>ipython<|end_header_id|>",
-    "gemma": "<start_of_turn>model",
-    "gemma4": "<bos><|turn>model\\n<|channel>thought\\n<channel|><|tool_call>call:",
-    "glm": "[gMASK]<sop><|observation|> <tool_response> <arg_key> <think></think>",
-    "glm47": "[gMASK]<sop><|observation|><tool_response> <arg_key> <think> </think>",
-    "granite": "default_system_message <|start_of_role|>assistant <tool_call> <tool_response>",
-    "granite41": "<|start_of_role|>assistant <tool_call> <tool_response>",
-    "minimax": "]~!b[]~b]ai <minimax:tool_call> <think>",
-    "minimax-m1": "<begin_of_document><beginning_of_sentence>user name=user <tool_calls>",
-    "gigachat": "assistant<|role_sep|> <|message_sep|> <|function_call|>",
-    "gigachat3": "assistant<|role_sep|> <|message_sep|> function call",
-    "functionary32": "<|start_header_id|>assistant<|end_header_id|> >>>all",
-    "muse": "<|start|>assistant to=self<|message|> <atem:function_calls>",
-    "xlam": "<|start_header_id|>ipython<|end_header_id|>",
-    "solar": "<|begin|>assistant<|tool_calls|><|tool_call:begin|>",
-    "reka": "human: <sep> <tool_call> <tool_response>",
-    "phi3": "<|user|> <|assistant|> <|end|>",
-    "apriel": "<|user|> <|assistant|> <|end|> <tool_calls> available_tools",
-    "apriel16": "<|begin_user|> <|begin_assistant|> <|end|> <tool_calls> available_tools [BEGIN FINAL RESPONSE]",
-    "granite33": "<|start_of_role|>available_tools",
-    "functionary31": "<|start_header_id|>ipython<|end_header_id|> <function=",
-    "firefunction": "<|start_header_id|>tool<|end_header_id|> functools[",
-    "minimax-m3": "]~!b[]~b]ai <tool_call> <mm:think>",
-    "phi4-mini": "<|system|> <|tool|> <|/tool|> <|end|>",
-    "mistral": "'[TOOL_CALLS]' + name + '[ARGS]' + arguments",
-    "mistral-v11": "'[TOOL_CALLS]' + name + '[CALL_ID]' + id + '[ARGS]' + arguments",
-    "mistral-nemo": "'[INST]' + text + '[/INST]' + '[TOOL_CALLS][' + call + '[AVAILABLE_TOOLS]'",
-    "bielik": "<|im_start|>user <|function_list|> <|function_output|> <tool_call> <think>",
-    "mistral-v7": "'[SYSTEM_PROMPT]' + system + '[/SYSTEM_PROMPT]' + '[INST]' + text + '[TOOL_CALLS][' + call",
-    "harmony": "<|start|>assistant<|channel|>analysis<|message|>",
-    "kimi": "<|im_user|>user<|im_middle|> <|im_system|>tool_declare<|im_middle|>",
-    "kimi-thinking": "<|im_user|>user<|im_middle|> <think></think>",
-    "deepseek": "'<｜User｜>' + text + '<｜Assistant｜></think>' + answer + name + '<｜tool▁sep｜>' + arguments",
-    "nemotron3": "<|im_start|> <function= <parameter= reasoning_content </think> truncate_history_thinking",
-    "nemotron-nano2": "<SPECIAL_11>Assistant <TOOLCALL>[ <think>",
-    "step35": "<|im_start|> <|im_start|>tool_response <function= <parameter= reasoning_content </think>",
-    "seed-oss": "<seed:bos>assistant <seed:tool_call> <seed:think>",
-    "spark25": "<｜start▁of▁sentence｜><|Bot|> <think> <arg_key>",
-    "ling3": "<role>ASSISTANT</role> <think> <arg_key>",
-    "hy3": "<｜hy_Assistant:opensource｜> <tool_sep:opensource> <arg_key:opensource> <think:opensource>",
-    "laguna": "<assistant> <think> <arg_key> </assistant>",
-    "laguna-xs": "<assistant>\\n <think> <arg_key> </assistant>",
-    "kimi-k3": '<|open|>message role="assistant"<|sep|> <|end_of_msg|> think',
-    "llama4": "<|header_start|>ipython<|header_end|> <|python_start|>",
-    "olmo3": "<|im_start|>environment <functions>",
-    "apertus": "<|assistant_start|> <|tools_prefix|>[ <|inner_prefix|>",
-    "minicpm5": "<|im_start|> <function name= <param name= <tool_response> reasoning_content <think>",
-    "lfm2": "<|im_start|>system List of tools: [",
-    "deepseek-v32": "'<｜User｜>' + text + '<｜Assistant｜></think>' + answer + '<｜DSML｜function_calls>'",
-    "deepseek-v4": "'<｜User｜>' + text + '<｜Assistant｜></think>' + answer + '<｜DSML｜tool_calls>'",
-    "deepseek-v41": "'<｜User｜>' + text + '<｜Assistant｜></think>' + answer + '<｜DSML｜ calls>'",
-    "command-a": "<|CHATBOT_TOKEN|> <|START_THINKING|> <|START_ACTION|> <|START_TEXT|>",
-    "command-r7b": "<|CHATBOT_TOKEN|> <|START_THINKING|> <|START_ACTION|> <|START_RESPONSE|>",
-    "command-r": "<|CHATBOT_TOKEN|> Action: <results>",
-    "deepseek-r1": "'<｜User｜>' + text + '<｜Assistant｜>' + answer + type + '<｜tool▁sep｜>' + name + '\\n```json'",
-}
-"""What of a model's template tells it: tags that stand in it."""
-NAMED = {"xlam": "llama-xlam.gguf", "qwen3-instruct": "qwen3.gguf", "qwen25": "qwen2.5.gguf"}
-"""Names that count besides: others have such templates too."""
-
-
-FOREIGN = {
-    "qwen3.8": ("<|im_start|> <function= <parameter= reasoning_content </think> reasoning_effort", "batuta-chatml"),
-    "phi-4": ("<|im_start|>user<|im_sep|>", None),
-    "functiongemma": ("<start_of_turn>developer <start_function_declaration>", None),
-    "glm-5.1": ("[gMASK]<sop><|observation|><tool_response> <arg_key> <think> </think> defer_loading", None),
-}
-"""Of templates of their relatives the same, and the format whose turns they have in common with others."""
-
-
-@pytest.mark.parametrize("name", FOREIGN)
-def test_a_relative_with_a_template_of_its_own_is_not_taken_for_one(name: str, tmp_path: Path) -> None:
-    template, expected = FOREIGN[name]
-    (tmp_path / "model.jinja").write_text(template, encoding="utf-8")
-    assert expected == detect(tmp_path / "model.jinja").format
-
-
-def test_deepseek_is_told_by_its_calls(tmp_path: Path) -> None:
-    """Where a copy of V3.1's template has a whole empty thought, as those of others have."""
-    template = "'<｜User｜>' + text + '<｜Assistant｜><think></think>' + answer + name + '<｜tool▁sep｜>' + arguments"
-    (tmp_path / "model.jinja").write_text(template, encoding="utf-8")
-    assert "deepseek" == detect(tmp_path / "model.jinja").format
+TWINS = {"granite41": "granite", "step35": "nemotron3", "gigachat3": "gigachat", "qwen25": "qwen3-instruct"}
+"""Of formats whose answers look the same, the one that a template without any name is put to."""
+PARTLY = frozenset({"gemma", "gemma4", "harmony", "muse", "phi3"})
+"""Those whose templates write more than one reads back: calls where there is no place for any, or one of two."""
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_file_is_known_by_its_template(name: str, tmp_path: Path) -> None:
-    file = tmp_path / NAMED.get(name, "model.gguf")
-    file.write_bytes(modelfiles.header(modelfiles.text("tokenizer.chat_template", TEMPLATES[name])))
-    assert name == detect(file).format
+    """Whatever it is called: the template is tried."""
+    file = tmp_path / "model.gguf"
+    file.write_bytes(modelfiles.header(modelfiles.text("tokenizer.chat_template", template_of(name))))
+    found = detect(file)
+    assert (TWINS.get(name, name), name not in PARTLY) == (found.format, found.exact)
+    assert found.right is not None
+    assert found.right > 0

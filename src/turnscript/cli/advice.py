@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from turnscript.cli.lookalikes import by_beginning, by_content, by_elements, by_slip
+from turnscript.engine.template.program import InvalidTemplate
 from turnscript.errors import InvalidInput, InvalidTranscript, TurnscriptError
 from turnscript.jsontext import FEWER_LEVELS, UTF_8
 from turnscript.recognition import AUTO, ONE_REQUEST, ONE_SIDE, recognised
@@ -10,7 +11,7 @@ from turnscript.recognition import AUTO, ONE_REQUEST, ONE_SIDE, recognised
 
 def advice(error: TurnscriptError, source: str, data: bytes, rows: str) -> str:
     """One line for people, or nothing. `source` is what --from says; `rows` is what to do with JSON Lines."""
-    if not isinstance(error, InvalidInput):
+    if not isinstance(error, InvalidInput) or isinstance(error, InvalidTemplate):
         return ""
     if plain := lookalike(error, data):
         return plain

@@ -13,11 +13,15 @@ from click.shell_completion import CompletionItem
 
 from turnscript.cli.failures import BAD_INPUT, OK, Failed, reading
 from turnscript.cli.output import STREAM, Files
+from turnscript.cli.prompt import missing_tokens
 from turnscript.cli.report import Screen, fault, shown, table
 from turnscript.clues import DEFAULT
 from turnscript.detection import Detected, rules
 from turnscript.detection import detect as detect_model
+from turnscript.detection.learned_table import NAME as LEARNED
 from turnscript.detection.modelfolder import CONFIG, TOKENIZER
+from turnscript.detection.nearness import nearness
+from turnscript.detection.template_format import get_format, is_place
 from turnscript.errors import TurnscriptError
 from turnscript.format import Format
 from turnscript.registry import load_formats
@@ -26,15 +30,22 @@ _EPILOG = """\b
 Examples:
   turnscript detect rwkv7-universal-1.5b-20251001.gguf
   turnscript detect rwkv-universal-7b rwkv-universal-3b.pth --json
+  turnscript detect chat_template.jinja --json
 
 \b
 Exit code:
-  0  the format of every model is known
-  1  the format of a model is not known, or its file is bad
+  0  every model has a chat template that can be used, or a name that tells its format
+  1  the format of a model is not known or a guess, or its file is bad
   2  wrong usage
 """
 _FILES = (".gguf", ".json", ".pth", ".safetensors")
 """How names end that are of files."""
+_DIFFERENCES = 3
+"""So many are listed for people."""
+_RECURRENT = "the model has a state, which cannot go back"
+_STATELESS = "its turns are kept as the template writes them: the model has no state that cannot go back"
+Found = tuple[str, Detected, Format | None]
+"""A model, what was found of it, and the format of its chat template, if that was tried."""
 _THINKING = {True: "yes", False: "no", None: "unknown"}
 
 
@@ -69,21 +80,23 @@ class Rule(click.ParamType[str]):
 def detect(models: tuple[str, ...], rule: str, files: tuple[str, ...], as_json: bool) -> int:
     """Tell which prompt format a model takes, and why.
 
-    MODEL is a GGUF file, a folder with tokenizer_config.json or config.json, or just a name.
-    The chat template says most, then the name, then the architecture.
+    MODEL is a GGUF file, a folder with tokenizer_config.json or config.json, a chat template, or just a name.
+    The chat template decides, whatever the file is called: it is tried which table reads back what that writes.
+    Without one the name tells it, or else the architecture, and a guess is called a guess.
     """
     own = _own(files, rule)
-    found: list[tuple[str, Detected]] = []
+    found: list[Found] = []
     troubles: list[TurnscriptError | Failed] = []
     for model in models:
         try:
             with reading(model):
                 detected = detect_model(model, rule=rule, own=own)
+                own_words = get_format(model) if detected.asked is not None and is_place(model) else None
         except (TurnscriptError, Failed) as error:
             troubles.append(error)
             continue
-        found.append((model, detected))
-        if detected.format is None:
+        found.append((model, detected, own_words))
+        if detected.guess or (detected.format is None and not detected.learned):
             troubles.append(_unknown(model, detected))
     _write(_json(found) if as_json else _table(found))
     for trouble in troubles:
@@ -107,6 +120,9 @@ def _own(files: Iterable[str], rule: str) -> list[Format]:
 
 
 def _unknown(model: str, detected: Detected) -> Failed:
+    if detected.guess:
+        remedy = "name its chat template: its folder, its .gguf file or its chat_template.jinja"
+        return Failed(f"{detected.format} is a guess: {detected.reason}", place=model, remedy=remedy)
     nothing, remedy = "", "choose one that `turnscript formats` lists"
     path = Path(model)
     if not os.path.lexists(path) and (path.is_absolute() or model.startswith((".", "~")) or path.suffix in _FILES):
@@ -116,18 +132,48 @@ def _unknown(model: str, detected: Detected) -> Failed:
     return Failed(f"cannot tell the format: {nothing}{detected.reason}", place=model, remedy=remedy)
 
 
-def _json(found: Iterable[tuple[str, Detected]]) -> str:
-    records = [{"model": _written(model), **msgspec.structs.asdict(detected)} for model, detected in found]
-    return json.dumps(records, ensure_ascii=False, indent=2)
+def _json(found: Iterable[Found]) -> str:
+    return json.dumps([_record(*one) for one in found], ensure_ascii=False, indent=2)
 
 
-def _table(found: Iterable[tuple[str, Detected]]) -> str:
+def _record(model: str, detected: Detected, own_words: Format | None) -> dict[str, object]:
+    near = None if own_words is None else msgspec.to_builtins(nearness(own_words))
+    missing = None if own_words is None or own_words.template is None else own_words.template.unknown_tokens
+    return {
+        "model": _written(model),
+        **msgspec.structs.asdict(detected),
+        "nearness": near,
+        "missing_tokens": missing,
+    }
+
+
+def _table(found: Iterable[Found]) -> str:
+    """Return a line for each model, and below it what was found of a chat template that was tried."""
+    told = [one for one in found if one[1].format is not None or one[1].learned]
     rows = [
-        (shown(_written(model)), one.format, _THINKING[one.thinking], shown(one.reason))
-        for model, one in found
-        if one.format is not None
+        (shown(_written(model)), _called(one), _THINKING[one.thinking], shown(one.reason)) for model, one, _ in told
     ]
-    return table(("MODEL", "FORMAT", "THINKING", "WHY"), rows) if rows else ""
+    parts = [table(("MODEL", "FORMAT", "THINKING", "WHY"), rows)] if rows else []
+    parts += [_of_template(_written(model), one, own) for model, one, own in told if own is not None]
+    return "\n\n".join(parts)
+
+
+def _called(one: Detected) -> str:
+    return LEARNED if one.format is None else f"{one.format} (a guess)" if one.guess else one.format
+
+
+def _of_template(model: str, one: Detected, own_words: Format) -> str:
+    """Return what there is to say of a chat template, a line each."""
+    near = nearness(own_words)
+    lines = [f"{shown(model)}:", f"  {near.sentence}"]
+    lines += [f"    {shown(difference)}" for difference in near.differences[:_DIFFERENCES]]
+    if len(near.differences) > _DIFFERENCES:
+        lines.append(f"    and {len(near.differences) - _DIFFERENCES} more; --json lists all")
+    lines += [f"  {shown(sentence)}" for sentence in missing_tokens(own_words)]
+    if one.variables:
+        lines.append(f"  it can be told: {shown(', '.join(one.variables))}")
+    lines.append(f"  its turns are kept as they were generated: {_RECURRENT}" if one.recurrent else f"  {_STATELESS}")
+    return "\n".join(lines)
 
 
 def _written(model: str) -> str:

@@ -12,18 +12,18 @@ import msgspec
 from turnscript.cli.failures import OK, Failed
 from turnscript.cli.options import Name
 from turnscript.cli.output import STREAM, Files
-from turnscript.cli.prompt import FormatName, check_name
+from turnscript.cli.prompt import FORMAT_HELP, FormatName, check_name
 from turnscript.cli.report import Losses, Screen, fault
 from turnscript.cli.source import Source
 from turnscript.conversation import Request, Tool, ToolChoice, all_tools
 from turnscript.convert import parse
+from turnscript.detection.template_format import get_format
 from turnscript.engine.constraint import Constraint
 from turnscript.errors import TurnscriptError
 from turnscript.format import Format
 from turnscript.grammar.notations import NOTATIONS
 from turnscript.jsontext import Json
 from turnscript.recognition import AUTO
-from turnscript.registry import get_format
 
 _EPILOG = """\b
 Examples:
@@ -50,7 +50,7 @@ class Given:
 
 
 @click.command("grammar", epilog=_EPILOG, short_help="Write a grammar of calls, or of answers in JSON.")
-@click.option("--format", type=FormatName(), required=True, help="The prompt format; `turnscript formats` lists them.")
+@click.option("--format", type=FormatName(), required=True, help=FORMAT_HELP)
 @click.option("--tools", metavar="FILE|-", help="A request with tools, or a list of tools, as any API has them.")
 @click.option("--schema", metavar="FILE|-", help="A JSON Schema: the grammar is of answers that are valid under it.")
 @click.option(

@@ -9,12 +9,12 @@ import click
 
 from turnscript.cli.failures import LOSSY, OK
 from turnscript.cli.output import STREAM, Files
-from turnscript.cli.prompt import FormatName
+from turnscript.cli.prompt import FORMAT_HELP, FormatName
 from turnscript.cli.report import Losses, Screen, fault
+from turnscript.detection.template_format import get_format
 from turnscript.engine.escape import AUTO, POLICIES
 from turnscript.errors import LossyConversion
 from turnscript.format import Format
-from turnscript.registry import get_format
 
 _EPILOG = """\b
 Examples:
@@ -49,7 +49,7 @@ class Given:
 
 
 @click.command("jinja", epilog=_EPILOG, short_help="Write the chat template of a format.")
-@click.option("--format", "name", type=FormatName(), required=True, help="`turnscript formats` lists them.")
+@click.option("--format", "name", type=FormatName(), required=True, help=FORMAT_HELP)
 @click.option("--variant", metavar="OPTION", help="An option of the format.")
 @click.option("--output", "-o", metavar="FILE", help="Write here, whole or not at all, instead of standard output.")
 @click.option("--generation", is_flag=True, help="Mark what the model writes, for transformers' assistant masks.")
@@ -66,6 +66,7 @@ def jinja(**given: Any) -> int:
     """Write a format as a chat template in Jinja, which llama.cpp, vLLM, SGLang and transformers render.
 
     It writes the bytes of `turnscript prompt`. Where it cannot, that is reported, item by item.
+    Of a model's own chat template it is that template, as it stands there.
     """
     return run(Given(**given))
 
@@ -93,6 +94,9 @@ def run(given: Given) -> int:
 
 def _format_of(given: Given) -> Format:
     format_ = get_format(given.name)
+    if format_.template is not None and (given.generation or given.escape != AUTO):
+        message = "--generation and --escape are for templates that turnscript writes, and this one is the model's own"
+        raise click.UsageError(message)
     if given.variant is None:
         return format_
     if given.variant not in format_.variants:

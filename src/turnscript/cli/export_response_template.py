@@ -8,9 +8,9 @@ import click
 
 from turnscript.cli.failures import OK
 from turnscript.cli.output import STREAM, Files
-from turnscript.cli.prompt import FormatName
+from turnscript.cli.prompt import FORMAT_HELP, FormatName
 from turnscript.cli.report import Losses, Screen
-from turnscript.registry import get_format
+from turnscript.detection.template_format import get_format
 
 _EPILOG = """\b
 Examples:
@@ -26,7 +26,7 @@ Exit code:
 
 
 @click.command("response-template", epilog=_EPILOG, short_help="Write how transformers is to read answers.")
-@click.option("--format", "name", type=FormatName(), required=True, help="`turnscript formats` lists them.")
+@click.option("--format", "name", type=FormatName(), required=True, help=FORMAT_HELP)
 @click.option("--output", "-o", metavar="FILE", help="Write here, whole or not at all, instead of standard output.")
 @click.option("--quiet", "-q", is_flag=True, help="Report errors only.")
 def response_template(name: str, output: str | None, quiet: bool) -> int:

@@ -13,9 +13,9 @@ from turnscript.cli.failures import BAD_INPUT, OK, Failed, reading
 from turnscript.cli.output import STREAM, Files
 from turnscript.cli.report import Screen, fault, shown, table
 from turnscript.cli.source import Source
-from turnscript.detection.reading_table import Reading, choose
-from turnscript.detection.trials import rendered_by
-from turnscript.engine.template.program import Program
+from turnscript.detection.place import TemplateSource, read_place
+from turnscript.detection.reading_table import Reading
+from turnscript.detection.template_format import read_template
 from turnscript.tableio import dump_format
 
 _EPILOG = """\b
@@ -23,7 +23,6 @@ Examples:
   turnscript learn chat_template.jinja
   turnscript learn chat_template.jinja --check
   turnscript learn chat_template.jinja --output mine.toml
-  turnscript read answer.txt --format mine.toml
 
 \b
 Exit code:
@@ -41,8 +40,10 @@ Exit code:
 def learn(template: str, check: bool, output: str | None, as_json: bool) -> int:
     """Write the table that reads what a chat template writes, as a TOML file of your own.
 
-    TEMPLATE is a .jinja file. It writes short conversations, and the table whose reader gives exactly what went in is
-    the one. Where no known table does, one is learned from the differences between those conversations.
+    TEMPLATE is a .jinja file, a tokenizer_config.json, a model's folder, a .gguf file, or a model in the Hugging Face
+    cache; #NAME behind it chooses one of several templates.
+    It writes short conversations, and the table whose reader gives exactly what went in is the one. Where no known
+    table does, one is learned from the differences between those conversations.
     """
     found = _read(template)
     if as_json:
@@ -63,16 +64,20 @@ def learn(template: str, check: bool, output: str | None, as_json: bool) -> int:
 
 def _read(template: str) -> Reading:
     """Read a template and find its table."""
+    return read_template(_source(template))[1]
+
+
+def _source(template: str) -> TemplateSource:
+    """Return the template at a place, or the one on standard input."""
+    if template != STREAM:
+        return read_place(template)
     with reading(template), Source(template) as source:
         data = source.whole()
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise Failed("this is no UTF-8 text", place=template, remedy="give a chat template in Jinja") from None
-    if "{" not in text:
-        message = "this is no chat template: nothing in it writes a message"
-        raise Failed(message, place=template, remedy="give a chat template in Jinja, such as chat_template.jinja")
-    return choose(rendered_by(Program(text, name=template)), text)
+        raise Failed("this is no UTF-8 text", place=source.name, remedy="give a chat template in Jinja") from None
+    return TemplateSource(text=text, told_by=source.name)
 
 
 def _comments(found: Reading) -> Iterator[str]:

@@ -25,13 +25,16 @@ from turnscript.cli.rows import write_losses
 from turnscript.cli.source import Source
 from turnscript.conversation import Request
 from turnscript.convert import parse
+from turnscript.detection.place import read_place
+from turnscript.detection.template_format import format_of as at_place
+from turnscript.detection.template_format import get_format
 from turnscript.engine.spans import Span
 from turnscript.errors import LossyConversion, TurnscriptError, Unsupported
 from turnscript.format import Format
 from turnscript.losses import Loss
 from turnscript.recognition import AUTO, lookup
 from turnscript.reference import has_thoughts
-from turnscript.registry import get_format, named_formats
+from turnscript.registry import named_formats
 from turnscript.rendered import Rendered
 from turnscript.respelling import RESPELLED
 
@@ -40,6 +43,7 @@ Examples:
   turnscript prompt request.json --format rwkv-universal
   turnscript prompt request.json --format rwkv-goose --thinking --json
   turnscript prompt request.json --format ai00-v1 --spans
+  turnscript prompt request.json --template chat_template.jinja
   turnscript prompt request.json --format rwkv-goose --losses lost.jsonl --quiet
 
 \b
@@ -65,8 +69,15 @@ _Made = TypeVar("_Made")
 _MARKS = {(True, False): "#", (False, False): "=", (True, True): "*", (False, True): "+"}
 
 
+FORMAT_HELP = "The prompt format, `turnscript formats` lists them; or a place as for --template."
+TEMPLATE_HELP = (
+    "The model's own chat template: a .jinja file, a tokenizer_config.json, a model's folder, a .gguf file, or a model "
+    "in the Hugging Face cache."
+)
+
+
 class FormatName(click.ParamType[str]):
-    """The name of a format, or a file that declares one. Whether it is known is checked later."""
+    """The name of a format, a file that declares one, or a place of a chat template. It is looked up later."""
 
     name = "name"
 
@@ -80,7 +91,8 @@ class Given:
     """What stood on the command line."""
 
     file: str
-    format: str
+    format: str | None
+    template: str | None
     source: str
     thinking: bool | None
     as_json: bool
@@ -93,7 +105,8 @@ class Given:
 
 @click.command(epilog=_EPILOG, short_help="Write the text that a model goes on from.")
 @click.argument("file", default=STREAM, metavar="[FILE|-]")
-@click.option("--format", type=FormatName(), required=True, help="The prompt format; `turnscript formats` lists them.")
+@click.option("--format", type=FormatName(), help=FORMAT_HELP)
+@click.option("--template", metavar="PLACE", type=click.Path(readable=False), help=TEMPLATE_HELP)
 @click.option(
     "--from", "source", type=Name(AUTO), default=AUTO, show_default=True, help="API or format of the request."
 )
@@ -109,6 +122,7 @@ class Given:
 def prompt(**given: Any) -> int:
     """Write the prompt of a request: the text that a model goes on from.
 
+    With --template the model's own chat template writes it, as transformers would.
     FILE is a request body of any API, or a transcript. Without FILE, or with -, standard input is read.
     The prompt is written exactly, without a newline behind it; only on a terminal one is added.
     """
@@ -117,7 +131,7 @@ def prompt(**given: Any) -> int:
 
 def run(given: Given) -> int:
     """Do it. Gives the exit code; raises TurnscriptError, Failed or UsageError."""
-    format_ = format_of(given.format, given.thinking)
+    format_ = format_of(given.format, given.thinking, given.template)
     check_name(given.source)
     _check_places(given)
     with Source(given.file) as source:
@@ -133,6 +147,7 @@ def run(given: Given) -> int:
             sink = files.open(given.losses)
             write_losses(files.after(sink) if sink is out else sink, lost)
     _report(given, lost, refused)
+    note_reading(format_, quiet=given.quiet)
     return OK if refused is None else LOSSY
 
 
@@ -177,12 +192,36 @@ def _written(request: Request, format_: Format, thinking: bool | None, *, normal
         raise click.UsageError(f"--thinking: {error.message}") from None
 
 
-def format_of(name: str, thinking: bool | None) -> Format:
-    """The format that was asked for. Raises UnknownName, and UsageError if a model cannot think in it and should."""
-    format_ = get_format(name)
+def format_of(name: str | None, thinking: bool | None, template: str | None = None) -> Format:
+    """Return the format of a name, or the one of a chat template.
+
+    Raises UnknownName, InvalidInput for a place without a template that can be used, and UsageError if a model cannot
+    think in it and should, or if not one of both is given.
+    """
+    if (name is None) == (template is None):
+        raise click.UsageError("give --format or --template" + (", and not both" if name is not None else ""))
+    format_ = get_format(name) if name is not None else at_place(read_place(str(template)))
     if thinking and not has_thoughts(format_):
         raise click.UsageError(f"--thinking: {format_.name} has no place for thoughts")
     return format_
+
+
+def note_reading(format_: Format, *, quiet: bool = False) -> None:
+    """Say what of a chat template's own words is not read as it went in, and which of its tokens nobody knows."""
+    if quiet or format_.template is None:
+        return
+    sentences = [] if format_.template.exact else [format_.template.sentence]
+    for sentence in (*sentences, *missing_tokens(format_)):
+        Screen().note(sentence)
+
+
+def missing_tokens(format_: Format) -> list[str]:
+    """Return a sentence where a chat template writes tokens whose texts are not known here; else nothing."""
+    names = format_.template.unknown_tokens if format_.template is not None else ()
+    if not names:
+        return []
+    left = f"the chat template writes {' and '.join(names)}, and what that is nobody says here: left empty"
+    return [f"{left}; name the model's folder, or its .gguf file, which has the tokens"]
 
 
 def check_name(name: str) -> None:
@@ -217,6 +256,8 @@ def _record(format_: Format, made: Written, lost: list[Loss], *, with_spans: boo
         "client_stops": list(made.client_stops),
         "losses": [msgspec.structs.asdict(loss) for loss in lost],
     }
+    if format_.template is not None:
+        record |= {key: getattr(format_.template, key) for key in ("told_by", "read_as", "exact", "sentence")}
     if with_spans:
         record["spans"] = [span._asdict() for span in made.spans]
     return record

@@ -16,7 +16,18 @@ from turnscript.cli.conversion import spaced
 from turnscript.cli.failures import OK, Failed
 from turnscript.cli.options import ApiName, Name, Option, SectionedCommand
 from turnscript.cli.output import STREAM, Files, Sink
-from turnscript.cli.prompt import FormatName, asked_of, check_name, format_of, has_colours, legible, one_line
+from turnscript.cli.prompt import (
+    FORMAT_HELP,
+    TEMPLATE_HELP,
+    FormatName,
+    asked_of,
+    check_name,
+    format_of,
+    has_colours,
+    legible,
+    note_reading,
+    one_line,
+)
 from turnscript.cli.report import Screen, fault, plural
 from turnscript.cli.source import Source
 from turnscript.conversation import Conversation, Item, Request, Response, Tool, ToolCall
@@ -37,6 +48,7 @@ Examples:
   echo "It is sunny." | turnscript read --format rwkv-universal
   echo " Sunny.</think>" | turnscript read --format rwkv-goose --thinking --json
   echo "It is sunny." | turnscript read --format ai00-v1 --stream
+  echo "It is sunny." | turnscript read --template chat_template.jinja
   echo "It is sunny." | turnscript read --format rwkv-goose --to openai-chat --stream
 
 \b
@@ -56,7 +68,8 @@ class Given:
     """What stood on the command line."""
 
     file: str
-    format: str
+    format: str | None
+    template: str | None
     request: str | None
     source: str
     thinking: bool | None
@@ -78,8 +91,15 @@ _PROMPT, _FORM = "What the model was asked", "How it is read and written"
     cls=Option,
     section=_PROMPT,
     type=FormatName(),
-    required=True,
-    help="The prompt format; `turnscript formats` lists them.",
+    help=FORMAT_HELP,
+)
+@click.option(
+    "--template",
+    cls=Option,
+    section=_PROMPT,
+    metavar="PLACE",
+    type=click.Path(readable=False),
+    help=TEMPLATE_HELP,
 )
 @click.option("--request", cls=Option, section=_PROMPT, metavar="BODY", help="The request whose prompt this answers.")
 @click.option(
@@ -149,7 +169,7 @@ def read(**given: Any) -> int:
 
 def run(given: Given) -> int:
     """Do it. Gives the exit code; raises TurnscriptError, Failed or UsageError."""
-    format_ = format_of(given.format, given.thinking)
+    format_ = format_of(given.format, given.thinking, given.template)
     _check(given)
     parser, request = _parser(given, format_)
     screen = Screen()
@@ -174,6 +194,7 @@ def run(given: Given) -> int:
         screen.loss(loss.path, loss.kind, loss.detail, "")
     if watch.bad is not None:
         screen.note(f"{source.name}: byte {watch.bad + 1} is not UTF-8; U+FFFD stands for what cannot be read")
+    note_reading(format_)
     return OK
 
 

@@ -15,6 +15,7 @@ import click
 from msgspec import Struct
 
 from turnscript.cli.failures import BAD_INPUT, LOSSY, USAGE, Failed
+from turnscript.engine.template.program import InvalidTemplate
 from turnscript.errors import InvalidInput, LossyConversion, TurnscriptError, UnknownName
 from turnscript.gateway.invalidconfig import COMMAND_LINE, InvalidConfig
 from turnscript.losses import Loss
@@ -53,6 +54,8 @@ def fault(error: TurnscriptError | Failed, name: str = "", line: int = 0) -> Fau
     place = f"{name}:{line}" if line else name
     if isinstance(error, Failed):
         return Fault(error.place or place, "", error.message, error.remedy, "failed", error.code)
+    if isinstance(error, InvalidTemplate):  # its line is one of the template, whatever else was read
+        return Fault(error.where, "", error.message, "", error.code, BAD_INPUT)
     if isinstance(error, InvalidInput):
         path = error.path
         if error.line and name:

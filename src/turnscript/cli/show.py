@@ -13,15 +13,16 @@ from turnscript.cli.failures import OK
 from turnscript.cli.output import STREAM, Files, Sink
 from turnscript.cli.prompt import FormatName, has_colours, legible, one_line, painted
 from turnscript.cli.report import table
+from turnscript.detection.template_format import get_format
 from turnscript.engine.spans import Span
 from turnscript.losses import Loss
-from turnscript.reference import Cut, Escaped, Reference, reference
-from turnscript.registry import get_format
+from turnscript.reference import Cut, Escaped, OwnWords, Reference, reference
 
 _EPILOG = """\b
 Examples:
   turnscript show rwkv-universal
   turnscript show ai00-v1 --json
+  turnscript show chat_template.jinja
 """
 _WIDEST = 48
 _BEFORE = 8
@@ -39,6 +40,7 @@ def show(name: str, as_json: bool) -> int:
     """Show what a prompt format looks like, and what it cannot carry.
 
     The page is made from the table that also renders and parses the format; `turnscript formats` lists the names.
+    FORMAT may be the place of a model's own chat template, too: the page then says what that takes and how it is read.
     On a terminal, the format's own literals are blue, and what the model writes is underlined.
     """
     page = reference(get_format(name))
@@ -67,6 +69,8 @@ def _page(page: Reference, out: Sink) -> Iterator[str]:
         yield from (f"  {line}" if line else "" for line in lines)
 
     yield click.style(f"{page.name}: {page.title}", bold=True) if coloured else f"{page.name}: {page.title}"
+    if page.template is not None:
+        yield from section("The model's own words", _own_words(page.template))
     yield from section("A conversation", _text(page.conversation, coloured))
     yield from section("The prompt for its first answer", _cut(page.prompt, page.text, coloured))
     if page.thinking is not None:
@@ -77,6 +81,35 @@ def _page(page: Reference, out: Sink) -> Iterator[str]:
     yield from section("What the example lost", [_said(loss) for loss in page.losses] or ["nothing"])
     yield from section("How content is kept apart from tags", _escapes(page.escapes))
     yield from section("Good to know", page.notes)
+
+
+def _own_words(own: OwnWords) -> Iterator[str]:
+    """What a chat template takes and is told, and how well it is read."""
+    reads = "a table that was learned from it" if own.learned else f"the table {own.read_as}"
+    places = [what for what, there in own.takes.items() if there]
+    switches = [f"{name} = {json.dumps(on)} or {json.dumps(off)}" for name, (on, off) in own.switches.items()]
+    rows = [
+        ("found in", one_line(own.told_by)),
+        ("read by", reads if own.exact else f"{reads}, not exactly"),
+        ("has a place for", ", ".join(places) or "texts alone"),
+        ("has none for", ", ".join(what for what in own.takes if what not in places)),
+        (
+            "thinking",
+            ", ".join(switches),
+        ),
+        ("effort", f"{own.effort} = {' or '.join(own.efforts)}" if own.effort else ""),
+        ("budget", own.budget),
+        ("date", "the day of the first prompt" if own.dated else ""),
+        ("also reads", one_line(", ".join(own.variables))),
+        ("does not know", ", ".join(own.missing) and f"{', '.join(own.missing)}: left empty, name the model's folder"),
+    ]
+    shown = [(head, said) for head, said in rows if said]
+    width = max(len(head) for head, _ in shown)
+    yield from (f"{head.ljust(width)}  {said}" for head, said in shown)
+    if own.refused:
+        yield from ("", f"It refuses the whole example, so a shorter one is shown: {one_line(own.refused)}")
+    if not own.exact:
+        yield from ("", f"{one_line(own.sentence)}")
 
 
 def _text(spans: Sequence[Span], coloured: bool) -> list[str]:

@@ -27,6 +27,7 @@ from turnscript.engine.prompt import Prompt
 from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Span, Writer, text_of_spans
 from turnscript.engine.system import ASKED
 from turnscript.errors import TurnscriptError, Unsupported
+from turnscript.respelling import shown
 
 _SHOWN = 40
 
@@ -108,6 +109,7 @@ class Checker:
         spelled = self._spelled(text, texts)
         if spelled is None:
             return [f"it does not decode to what the conversation is rendered as: {difference(rendered, text)}"]
+        request = shown(request, out.escape.forges)
         losses = [loss.path for loss in out.all_losses()]
         written = _Pieces(spelled, marks)
         ends = self._ends(sample, written, widths.cumsum())

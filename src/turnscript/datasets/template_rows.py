@@ -23,7 +23,7 @@ from turnscript.detection.specialtokens import tokens_of_folder
 from turnscript.detection.template_format import format_of
 from turnscript.engine.escape import Escape
 from turnscript.engine.template.messages import Marked
-from turnscript.engine.template.program import InvalidTemplate
+from turnscript.engine.template.program import InvalidTemplate, TemplateRefused
 from turnscript.engine.template.template import Template
 from turnscript.engine.template.tools import functions_of
 from turnscript.format import Format
@@ -106,7 +106,7 @@ class Likeness:
         asked, _ = template.asked(request, None, False, self._now)
         try:
             own = template.run(plain.messages, functions.shown, told=asked.told, now=asked.now)
-        except InvalidTemplate as refusal:
+        except (InvalidTemplate, TemplateRefused) as refusal:
             return str(refusal)
         return "" if own == text else _parting(own, text)
 

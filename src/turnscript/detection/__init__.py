@@ -1,78 +1,67 @@
-"""Owns model detection: which prompt format a model takes, told from its name, its GGUF header or its HF files.
+"""Owns model detection: which prompt format a model takes, told by its chat template, else by its names.
 
-First the facts are gathered, then the clues that the formats declare are held against them, the most telling evidence
-first: the chat template, then the names, then the architecture. No format is known here by name.
+A chat template is tried: what it writes is read back, and the table that gives exactly what went in is the one. Clues
+by pattern decide only between tables that read equally well, and where there is no template: then names come first,
+after them the architecture. No format is known here by name.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 
 import msgspec
-from msgspec import Struct
 
-from turnscript.clues import DEFAULT, EVIDENCE, Clue, Evidence
+from turnscript.clues import DEFAULT, Clue
+from turnscript.detection.evidence import UNKNOWN, Detected, evaluate, rules_of, sign_of
 from turnscript.detection.facts import Facts, facts_of_name, gather
-from turnscript.errors import InvalidInput, UnknownName
+from turnscript.detection.place import TemplateSource, is_place, read_place
+from turnscript.detection.reading_table import Reading
+from turnscript.detection.template_format import made_of, read_template
+from turnscript.engine.template.program import InvalidTemplate
+from turnscript.engine.template.template import Template
+from turnscript.errors import InvalidInput, TurnscriptError, UnknownName
 from turnscript.format import Format
-from turnscript.jinja import format_of_template
 from turnscript.registry import clues as declared
-
-_PLACES = {
-    "template": "its chat template",
-    "name": "its name",
-    "stem": "its file name",
-    "architecture": "its architecture",
-}
-_UNKNOWN = "its chat template has the markers of no known format"
-
-
-class Detected(Struct, frozen=True):
-    """What a model takes: `format` is None if nothing known fits, and `reason` says why in either case.
-
-    `thinking`: whether it can think before it answers, None if that is not known. `date`: the day in its name.
-    `variant`: the variant of the format that it takes, because it is as old as that, or has a template of that; None if
-    it is the format itself.
-    `evidence`: which kind of sign decided.
-    """
-
-    format: str | None
-    reason: str
-    thinking: bool | None = None
-    date: str | None = None
-    family: str | None = None
-    variant: str | None = None
-    evidence: Evidence | None = None
 
 
 def detect(model: str | PathLike[str], *, rule: str = DEFAULT, own: Iterable[Format] = ()) -> Detected:
-    """Which prompt format a model takes, and why.
+    """Return which prompt format a model takes, and why.
 
-    `model`: a GGUF file, a folder with `tokenizer_config.json` or `config.json`, one of their files, or just a name;
-    what is no file or folder is taken for a name. `rule`: whose clues to go by, of `rules(own)`. `own`: more formats
-    whose clues of that rule count, each in place of a registered one of its name.
-    Raises InvalidInput for a file that is not what its name says, UnknownName for an unknown rule, OSError for a file
-    that cannot be read.
+    `model`: a GGUF file, a folder with `tokenizer_config.json` or `config.json`, one of their files, a chat template,
+    the name of a model in the local Hugging Face cache, or just a name; what is no file or folder is taken for a name.
+    `rule`: whose clues to go by, of `rules(own)`. `own`: more formats whose clues of that rule count, each in place of
+    a registered one of its name.
+    Raises InvalidInput for a file that is not what its name says or a template that is broken, UnknownName for an
+    unknown rule, OSError for a file that cannot be read.
 
     >>> print(detect("no-such-family-7b").format)
     None
     """
-    clues = declared() | {format_.name: format_.clues for format_ in own}
-    if rule not in _rules(clues):
-        raise UnknownName("detection rule", rule, _rules(clues))
+    formats = list(own)
+    clues = _clues(formats)
+    if rule not in rules_of(clues):
+        raise UnknownName("detection rule", rule, rules_of(clues))
     only_name = all(clue.evidence == "stem" for own in clues.values() for clue in own if clue.rule == rule)
-    return evaluate(clues, facts_of_name(model) if only_name else gather(model), rule)
+    facts = facts_of_name(model) if only_name else gather(model)
+    if rule != DEFAULT:
+        return evaluate(clues, facts, rule)
+    source = _source_of(model, facts)
+    if source is None:
+        return evaluate(clues, facts)
+    facts = msgspec.structs.replace(facts, template=source.text or source.tools_text)
+    source = msgspec.structs.replace(source, names=tuple(dict.fromkeys([*facts.names, *source.names])))
+    return _tried(clues, facts, source, formats)
 
 
 def detect_told(names: Iterable[str], template: str = "", *, own: Iterable[Format] = ()) -> Detected:
-    """Which prompt format a model takes of which a server tells these names, and maybe its chat template.
+    """Return which prompt format a model takes of which a server tells these names, and maybe its chat template.
 
-    What lies here under a name counts too, if it can be read. A template that no format knows leaves it to the names:
-    what a server shows need not be the model's own.
+    What lies here under a name counts too, if it can be read. A template that no format reads leaves it to the names,
+    and what they tell is then a guess.
     """
-    known = declared() | {format_.name: format_.clues for format_ in own}
+    formats = list(own)
+    known = _clues(formats)
     found = [_seen(name) for name in names if name]
     templates = [text for text in (template, *(one.template for one in found)) if text.strip()]
     facts = Facts(
@@ -80,93 +69,119 @@ def detect_told(names: Iterable[str], template: str = "", *, own: Iterable[Forma
         template=next(iter(templates), ""),
         architectures=tuple(dict.fromkeys(word for one in found for word in one.architectures)),
     )
-    told = evaluate(known, facts)
+    told = Detected(None, UNKNOWN, date=facts.date)
+    if not _is_jinja(facts.template):
+        told = evaluate(known, facts)
+    else:
+        try:
+            told = _tried(known, facts, TemplateSource(text=facts.template, names=facts.names), formats)
+        except TurnscriptError as error:  # a server may show anything
+            told = msgspec.structs.replace(told, reason=f"its chat template cannot be tried: {error}")
     if told.format is not None or not facts.template:
         return told
     named = evaluate(known, msgspec.structs.replace(facts, template=""))
     if named.format is None:
         return told
-    return msgspec.structs.replace(named, reason=f"{named.reason} ({_UNKNOWN})")
+    return msgspec.structs.replace(named, guess=True, reason=f"{named.reason} ({UNKNOWN})")
+
+
+def rules(own: Iterable[Format] = ()) -> list[str]:
+    """Return the default detection rule and the others that formats have clues for. `own`: more formats."""
+    return rules_of(_clues(own))
+
+
+def _clues(own: Iterable[Format]) -> dict[str, tuple[Clue, ...]]:
+    return declared() | {format_.name: format_.clues for format_ in own}
 
 
 def _seen(name: str) -> Facts:
-    """The facts under a name that somebody else gave: what cannot be read here is a name all the same."""
+    """Return the facts under a name that somebody else gave: what cannot be read here is a name all the same."""
     try:
         return gather(name)
     except (InvalidInput, OSError):
         return facts_of_name(name)
 
 
-def rules(own: Iterable[Format] = ()) -> list[str]:
-    """The default detection rule and the others that formats have clues for. `own`: more formats."""
-    return _rules(declared() | {format_.name: format_.clues for format_ in own})
+def _is_jinja(text: str) -> bool:
+    """Tell a template from the name of one that comes with a server, such as `chatml`."""
+    return "{{" in text or "{%" in text
 
 
-def evaluate(clues: Mapping[str, Sequence[Clue]], facts: Facts, rule: str = DEFAULT) -> Detected:
-    """The format whose clue fits best; `clues` are those of each format by its name.
+def _source_of(model: str | PathLike[str], facts: Facts) -> TemplateSource | None:
+    """Return the chat template of a model that can be tried, None if it has none. Raises InvalidInput."""
+    if facts.template.strip() and not _is_jinja(facts.template):
+        return None
+    place = str(model)
+    if not is_place(place):
+        return None
+    try:
+        return read_place(place)
+    except InvalidInput:
+        if facts.template.strip():
+            raise
+        return None
 
-    A chat template that no clue fits ends the search: the model takes a format that is not known here, whatever its
-    name may suggest.
-    """
-    own = [(clue.order, name, clue) for name, declared in clues.items() for clue in declared if clue.rule == rule]
-    ranked = [(name, clue) for _, name, clue in sorted(own, key=lambda entry: entry[:2])]
-    made, option = format_of_template(facts.template)
-    if made in clues and rule == DEFAULT:
-        told = _made_of(made, [entry for entry in ranked if entry[0] == made], facts)
+
+def _tried(
+    clues: Mapping[str, Sequence[Clue]], facts: Facts, source: TemplateSource, own: Sequence[Format]
+) -> Detected:
+    """Return what a template shows when it is tried. Raises InvalidTemplate for one that is broken."""
+    made, option = made_of(source.text, clues)
+    if made is not None:
+        told = sign_of(clues, made, facts)
+        reason = "its chat template says that turnscript made it of this format"
+        told = msgspec.structs.replace(told, format=made, reason=reason, evidence="template", guess=False)
         return msgspec.structs.replace(told, variant=option) if option else told
-    for evidence in EVIDENCE:
-        candidates = [(name, clue) for name, clue in ranked if clue.evidence == evidence]
-        texts = facts.texts(evidence)
-        found = _first(candidates, texts, facts)
-        if found is not None:
-            return found
-        if evidence == "template" and candidates and texts:
-            return _foreign(evaluate(clues, msgspec.structs.replace(facts, template=""), rule))
-    return Detected(None, _nothing(facts), date=facts.date)
+    shared = evaluate(_named_only(clues), facts)
+    if shared.format is not None:
+        return shared
+    try:
+        template, reading = read_template(source, own=own)
+    except TurnscriptError as error:
+        if isinstance(error, InvalidTemplate):
+            raise
+        told = evaluate(clues, facts)
+        if told.format is None:
+            told = evaluate(clues, msgspec.structs.replace(facts, template=""))
+        return msgspec.structs.replace(told, guess=told.format is not None, reason=_untried(told, error))
+    return _read(clues, facts, source, template, reading)
 
 
-def _made_of(name: str, own: Sequence[tuple[str, Clue]], facts: Facts) -> Detected:
-    """For a chat template that was made of a format, as it says. Whether its models think, other clues may tell."""
-    found = _first([entry for entry in own if entry[1].evidence == "template"], facts.texts("template"), facts)
-    known = found or Detected(name, "", date=facts.date)
-    reason = "its chat template says that turnscript made it of this format"
-    return msgspec.structs.replace(known, reason=reason, evidence="template")
+def _untried(told: Detected, error: TurnscriptError) -> str:
+    return f"its chat template cannot be tried: {error}" + (f"; {told.reason}" if told.format else "")
 
 
-def _rules(clues: Mapping[str, Sequence[Clue]]) -> list[str]:
-    return sorted({DEFAULT, *(clue.rule for own in clues.values() for clue in own)})
+def _named_only(clues: Mapping[str, Sequence[Clue]]) -> dict[str, list[Clue]]:
+    """Return the clues of templates that models of several formats have, so that only a name can tell which."""
+    return {name: [clue for clue in own if clue.evidence == "template" and clue.named] for name, own in clues.items()}
 
 
-def _first(candidates: Iterable[tuple[str, Clue]], texts: Sequence[str], facts: Facts) -> Detected | None:
-    day = facts.date
-    for name, clue in candidates:
-        for text in texts:
-            mark = clue.mark(text, facts.names)
-            if mark is not None:
-                reason = f"{_PLACES[clue.evidence]} has {_quoted(mark)}: {clue.reason}" if mark else clue.reason
-                variant = clue.older if clue.thinks_from and day and day < clue.thinks_from else ""
-                thinks, family = _thinks(clue, text, day), clue.family or None
-                return Detected(name, reason, thinks, day, family, variant or None, clue.evidence)
-    return None
+def _read(
+    clues: Mapping[str, Sequence[Clue]],
+    facts: Facts,
+    source: TemplateSource,
+    template: Template,
+    reading: Reading,
+) -> Detected:
+    """Return what is told of a model by the table that reads what its template writes."""
+    name = None if reading.learned else reading.format.name
+    sign = sign_of(clues, name, facts) if name is not None else Detected(None, "", date=facts.date)
+    thinks = True if reading.thinks or template.traits.switches or template.traits.effort else None
+    return Detected(
+        format=name,
+        reason=reading.sentence.replace("this template", "its chat template", 1),
+        thinking=sign.thinking if sign.thinking is not None else thinks,
+        date=facts.date,
+        family=sign.family,
+        variant=sign.variant,
+        evidence="template",
+        learned=bool(reading.learned),
+        exact=reading.exact,
+        right=reading.right,
+        asked=reading.asked,
+        variables=template.wishes,
+        recurrent=source.recurrent,
+    )
 
 
-def _thinks(clue: Clue, text: str, day: str | None) -> bool | None:
-    if clue.thinks_from and day:
-        return day >= clue.thinks_from
-    return True if clue.thinks and re.search(clue.thinks, text) else None
-
-
-def _foreign(otherwise: Detected) -> Detected:
-    """For a model with a template of its own that no format here knows."""
-    hint = f" ({otherwise.format} would be a guess: {otherwise.reason})" if otherwise.format else ""
-    return Detected(None, f"{_UNKNOWN}{hint}", date=otherwise.date)
-
-
-def _nothing(facts: Facts) -> str:
-    seen = [f"the name {_quoted(name)}" for name in facts.names[:1]]
-    seen += [f"the architecture {_quoted(name)}" for name in facts.architectures[:1]]
-    return f"no known format has a clue for {' or '.join(seen) or 'a model without a name'}"
-
-
-def _quoted(text: str) -> str:
-    return repr(text if len(text) <= 60 else f"{text[:57]}...")
+__all__ = ["Detected", "detect", "detect_told", "evaluate", "rules"]

@@ -81,6 +81,11 @@ class Reading(Struct, frozen=True):
         return len(self.verdicts) - _count(self.verdicts, "refused")
 
     @property
+    def thinks(self) -> bool:
+        """Whether answers have thoughts: the template shows them, opens one in a prompt, or takes them out."""
+        return self.takes["thoughts"] or any(one.probe in (OPENED, TAKEN_OUT, PASSED) for one in self.verdicts)
+
+    @property
     def calls(self) -> bool:
         """Whether each tool call that the template writes is read."""
         wrong = [one for one in self.verdicts if one.result == "differs" and "call" in one.probe]
@@ -101,8 +106,8 @@ def choose(
     `render` is the template as a function of messages, tools and `add_generation_prompt`; it raises a TurnscriptError
     for what the template refuses. `source` is its text, if that is known. `eos`: the text of the token that ends
     every answer, at which a server stops. `likely`: the name of the format that other signs speak for, which decides
-    between equals, and where the template writes no calls. `own`: formats to try before all others. `wishes`:
-    variables by which the template is told whether to think.
+    between equals. `own`: formats to try before all others. `wishes`: variables by which the template is told whether
+    to think.
     Raises InvalidInput for a template that does not write the text of a plain conversation.
     """
     trials = Trials(render, source, eos=eos, wishes=wishes)
@@ -142,33 +147,50 @@ def check_trials(trials: Trials) -> None:
 def candidates(trials: Trials, own: Iterable[Format] = (), likely: str | None = None) -> Iterator[Format]:
     """Give the formats that may read what a template writes, those with the fewest literals foreign to it first.
 
-    Of equals, the likely one comes first, then formats of models, because a template is a model's.
+    Of equals, the likely one comes first, then the one of which the template has most, in its answers and around them,
+    then formats of models, because a template is a model's.
     """
     shown = "".join(one.whole for _, one in trials.all if one is not None)
     written = shown + trials.source
     yield from own
-    # Where no calls are written, nothing tells what is foreign to the model's own; that of a family is its table then.
-    likely = likely if likely in model_formats() else None
-    mute = likely is not None and not trials.takes["calls"]
-    found: list[tuple[bool, int, bool, int, Format]] = []
+    found: list[tuple[int, bool, int, int, int, Format]] = []
     for order, name in enumerate([*model_formats(), *formats()]):
-        opens = openings(name)
+        opens = openings(name) or _inner_openings(name)
         if any(one in shown for one in opens):
             format_ = get_format(name)
-            found.append(
-                (not mute or name != likely, foreign(format_.document, written), name != likely, order, format_)
-            )
-    for *_, format_ in sorted(found, key=lambda one: one[:4]):
+            document = format_.document
+            strange, known = foreign(document, written)
+            found.append((strange, name != likely, -known, foreign_around(document, written), order, format_))
+    for *_, format_ in sorted(found, key=lambda one: one[:5]):
         yield format_
 
 
-def foreign(document: Document, written: str) -> int:
-    """Count the literals of the model's turn that stand nowhere in a template or in what it writes."""
+def _inner_openings(name: str) -> list[str]:
+    """Return what opens the model's blocks in a format whose turns have no opening of their own."""
+    blocks = model_turn(get_format(name).document).segments
+    return [one.open.strip() for one in blocks if one.open.strip()]
+
+
+def foreign(document: Document, written: str) -> tuple[int, int]:
+    """Count the literals of the model's turn: those that a template has nowhere and does not write, and the others."""
     turn = model_turn(document)
     literals = [turn.open, turn.close, turn.no_thought]
     for segment in turn.segments:
         literals += [segment.open, segment.close, *segment.body.literals]
         literals += [segment.group.open, segment.group.close] if segment.group else []
+    found = pieces(literals)
+    strange = sum(piece not in written for piece in found)
+    return strange, len(found) - strange
+
+
+def foreign_around(document: Document, written: str) -> int:
+    """Count the literals around the other turns, and around what they say, that stand nowhere in a template."""
+    model = model_turn(document)
+    literals: list[str] = []
+    for turn in document.turns:
+        if turn is not model:
+            literals += [turn.open, turn.close]
+            literals += [literal for segment in turn.segments for literal in (segment.open, segment.close)]
     return sum(piece not in written for piece in pieces(literals))
 
 

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
-from turnscript.detection import evaluate
+from turnscript.detection.evidence import evaluate
 from turnscript.detection.facts import Facts
 from turnscript.detection.growth import with_growth
 from turnscript.detection.learned_table import PLACEHOLDERS
 from turnscript.detection.place import TemplateSource, in_hub_cache, read_place
-from turnscript.detection.reading_table import choose
+from turnscript.detection.reading_table import Reading, choose
 from turnscript.engine.table import Document
 from turnscript.engine.template.template import Template
 from turnscript.format import Format
-from turnscript.registry import clues, is_format
+from turnscript.jinja import format_of_template
+from turnscript.registry import clues as declared
 from turnscript.registry import get_format as registered
+from turnscript.registry import is_format
 
 _SUFFIXES = (".jinja", ".jinja2", ".j2", ".json", ".gguf")
 
@@ -59,25 +61,7 @@ def format_of(source: TemplateSource, *, own: Sequence[Format] = (), history: st
     `own`: formats that are tried before all others. `history`: how turns of the model are kept in prompts; by default
     as they were generated where the model has a state that cannot go back, else as the template writes them.
     """
-    template = Template(
-        source.text or source.tools_text,
-        tools_source=source.tools_text if source.text else "",
-        tokens={"bos_token": source.bos, "eos_token": source.eos, **source.tokens},
-        control=source.control,
-        told_by=source.told_by,
-    )
-
-    def render(messages: Any, tools: Any = None, add_generation_prompt: bool = False, **told: Any) -> str:
-        return template.run(messages, tools, generation=add_generation_prompt, told=told)
-
-    switches = template.traits.switches
-    wishes = [{one.variable: value} for one in switches for value in (one.on, one.off)]
-    told = evaluate(clues(), Facts(names=source.names, template=template.source))
-    reading = choose(render, template.source, own=own, wishes=wishes, likely=told.format)
-    template.read_as, template.learned = reading.format.name, reading.learned
-    template.exact, template.sentence = reading.exact, reading.sentence
-    if not reading.takes["calls"] and reading.format.name == told.format:
-        template.sentence += f", and those of the model are read so because {told.reason}"
+    template, reading = read_template(source, own=own)
     document = template.read_by(_without_placeholders(reading.format.document))
     kept = history or ("generated" if source.recurrent else "template")
     name = next(iter(source.names), "") or "template"
@@ -93,3 +77,43 @@ def _without_placeholders(document: Document) -> Document:
         for row in (generation.stops, generation.stops_with_tools)
     )
     return replace(document, generation=replace(generation, stops=stops, stops_with_tools=with_tools))
+
+
+def read_template(source: TemplateSource, *, own: Sequence[Format] = ()) -> tuple[Template, Reading]:
+    """Return a template, and the table that reads what it writes: of several that read equally well, the likely one."""
+    template = Template(
+        source.text or source.tools_text,
+        tools_source=source.tools_text if source.text else "",
+        tokens={"bos_token": source.bos, "eos_token": source.eos, **source.tokens},
+        control=source.control,
+        told_by=source.told_by or "the chat template",
+    )
+
+    def render(messages: Any, tools: Any = None, add_generation_prompt: bool = False, **told: Any) -> str:
+        return template.run(messages, tools, generation=add_generation_prompt, told=told)
+
+    switches = template.traits.switches
+    wishes = [{one.variable: value} for one in switches for value in (one.on, one.off)]
+    first = [*own, *_likely(source, own)]
+    reading = choose(render, template.source, eos=source.eos, own=first, wishes=wishes)
+    template.read_as, template.learned = reading.format.name, reading.learned
+    template.exact, template.sentence = reading.exact, reading.sentence
+    if not reading.takes["calls"] and reading.format in first:
+        template.sentence += f"; those of the model are read as {reading.format.title}, by the signs of its family"
+    return template, reading
+
+
+def made_of(text: str, known: Container[str]) -> tuple[str | None, str]:
+    """Return the format that a template says it was made of, and the option; None if it is none of the known ones."""
+    name, option = format_of_template(text)
+    return (name, option) if name in known else (None, "")
+
+
+def _likely(source: TemplateSource, own: Sequence[Format]) -> list[Format]:
+    """Return the format that a template's own word, its signs or the model's names speak for: it is tried first."""
+    known = declared() | {format_.name: format_.clues for format_ in own}
+    name = made_of(source.text, known)[0]
+    for template in (source.text, ""):
+        name = name or evaluate(known, Facts(names=source.names, template=template)).format
+    mine = {format_.name: format_ for format_ in own}
+    return [] if name is None else [mine.get(name) or registered(name)]

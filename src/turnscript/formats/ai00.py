@@ -111,14 +111,6 @@ ASSISTANT = Turn(
 CLUES = (
     Clue(
         evidence="template",
-        pattern="<ai00:",
-        order=10,
-        family="RWKV",
-        thinks="<think>",
-        reason="the tags of ai00",
-    ),
-    Clue(
-        evidence="template",
         pattern=r"\Arwkv-world\Z|'User: ' \+ message",
         unless=r"eos_token|<\|",
         named=r"(?<![a-z])ai00(?![-_. ]?v0|[0-9])",

@@ -131,43 +131,6 @@ CHATML_CLUES = (
         order=3,
         reason="its file name has no known family, and ChatML is what most models take",
     ),
-    Clue(
-        evidence="template",
-        pattern=r"<\|im_start\|>|\Achatml\Z",
-        unless=r"<\|im_sep\|>",
-        order=60,
-        thinks="<think>|enable_thinking",
-        reason="turns as ChatML marks them",
-    ),
-    Clue(
-        evidence="name",
-        pattern="qwen|qwq|qwerky|qrwkv|arwkv",
-        order=30,
-        family="Qwen",
-        thinks="qwq|thinking",
-        reason="Qwen models, and those made from them, take ChatML",
-    ),
-    Clue(
-        evidence="name",
-        pattern="deepseek",
-        order=55,
-        family="DeepSeek",
-        reason="batuta prompts these models in ChatML; a chat template of their own would tell more",
-    ),
-    Clue(
-        evidence="name",
-        pattern=r"(?<![a-z])yi-(?=[0-9v]|coder)",
-        order=60,
-        family="Yi",
-        reason="Yi models take ChatML",
-    ),
-    Clue(
-        evidence="architecture",
-        pattern="qwen|arwkv",
-        order=30,
-        family="Qwen",
-        reason="Qwen models, and those made from them, take ChatML",
-    ),
 )
 LLAMA3_CLUES = (
     Clue(
@@ -176,21 +139,6 @@ LLAMA3_CLUES = (
         pattern="llama",
         order=2,
         reason="taken for Llama 3, whichever Llama it is",
-    ),
-    Clue(
-        evidence="template",
-        pattern=r"<\|start_header_id\|>|\Allama3\Z",
-        order=50,
-        family="Llama 3",
-        reason="turns as Llama 3 marks them",
-    ),
-    Clue(
-        evidence="name",
-        pattern=r"llama[-_. ]?v?3(?![0-9]|b(?![a-z]))",
-        unless="hermes|dolphin",
-        order=50,
-        family="Llama 3",
-        reason="Llama 3 models mark turns with a header",
     ),
 )
 

@@ -83,23 +83,6 @@ def _thought(kind: str) -> Segment:
 
 CLUES = (
     Clue(
-        evidence="template",
-        pattern=r"<\|(?:function_(?:call|list|output)|start_(?:reason|reflect|introspect)|reflect|introspect)\|>",
-        also=(r"<\|im_start\|>",),
-        order=20,
-        family="OpenChatML",
-        thinks=r"<\|start_reason\|>",
-        reason="a token that OpenChatML adds to ChatML",
-    ),
-    Clue(
-        evidence="template",
-        pattern=r"<\|im_start\|>",
-        named="open[-_. ]?chatml",
-        order=21,
-        family="OpenChatML",
-        reason="turns of ChatML, and a name of OpenChatML",
-    ),
-    Clue(
         evidence="name",
         pattern="open[-_. ]?chatml",
         order=20,

@@ -152,14 +152,6 @@ SEGMENTS = (
 CLUES = (
     Clue(
         evidence="template",
-        pattern=r"<<(?:USER|ASSISTANT)\b",
-        order=10,
-        family="RWKV",
-        thinks="<<THINK",
-        reason="a tag of the RWKV Universal Chat Template",
-    ),
-    Clue(
-        evidence="template",
         pattern=r"\Arwkv-world\Z|'User: ' \+ message",
         unless=r"eos_token|<\|",
         named=r"(?<![a-z])universal(?![a-z])",
@@ -179,6 +171,7 @@ CLUES = (
         evidence="name",
         pattern=r"(?<![a-z])universal(?![a-z])",
         order=90,
+        guess=True,
         reason="it may have been trained on the RWKV Universal Chat Template",
     ),
 )

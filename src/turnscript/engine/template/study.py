@@ -112,7 +112,7 @@ def study(run: Run, variables: Iterable[str], tokens: Mapping[str, str]) -> Trai
         manner=manner,
         opening=opening,
         behind=behind,
-        heads={(told, tools): probe.heads(opening, switches, told, tools) for told in _BOTH for tools in _BOTH},
+        heads={(told, tools): probe.heads(opening, behind, switches, told, tools) for told in _BOTH for tools in _BOTH},
         ends=probe.ends(*ends, opening),
         tails=probe.tails(),
         switches=switches,
@@ -214,7 +214,9 @@ class _Probe:
         behind["tool"] = self._opening(after, RESULT, switches, tools=[_TOOL])
         return behind["user"][len(_whole_tags(_common([closed, behind["user"]]))) :], behind
 
-    def heads(self, opening: str, switches: Sequence[Switch], told: bool, tools: bool) -> tuple[str, ...]:
+    def heads(
+        self, opening: str, behind: Mapping[str, str], switches: Sequence[Switch], told: bool, tools: bool
+    ) -> tuple[str, ...]:
         """Find what prompts open behind the opening of a turn, whatever they wish of thoughts.
 
         A wish that changes what stands before that is of no conversation that is there already.
@@ -223,11 +225,11 @@ class _Probe:
         start = [_system()] if told else []
         before = [[*start, _user()], *([[*start, *self.called(), _result()]] if tools else [])]
         found: set[str] = set()
-        for messages, word in zip(before, (USER, RESULT), strict=False):
-            usual = None
-            for wish in wishes if opening else ():
+        for messages, word, role in zip(before, (USER, RESULT), ("user", "tool"), strict=False):
+            usual, opens = None, opening or behind[role]
+            for wish in wishes if opens else ():
                 text = self.render(messages, tools=[_TOOL] if tools else None, generation=True, **wish)
-                first, _, head = text.rpartition(opening)
+                first, _, head = text.rpartition(opens)
                 usual = first if usual is None else usual
                 if first == usual and word not in head:
                     found.add(head)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
@@ -41,6 +40,8 @@ _WORD = re.compile(r"\w\w")
 """What a control string has behind its first character; less would be in every other text."""
 _TOOLS_AS_TEXT, _DATE = ("functions", "tools_json"), "datetime"
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+_GIVEN = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
+"""What every template is given."""
 _SHAPES = 256
 """How many shapes of conversations are kept."""
 _LARGEST = 262_144
@@ -97,7 +98,7 @@ class Template:
         self._with_tools = Program(tools_source, name=told_by) if tools_source else self._program
         self.variables = self._program.variables | self._with_tools.variables
         self.stops: tuple[str, ...] = ()
-        self._shapes: OrderedDict[tuple[Any, ...], Shape] = OrderedDict()
+        self._shapes: dict[tuple[Any, ...], Shape] = {}
         self._rules: tuple[Rule, ...] = ()
         self._escapes: dict[str, Escape] = {}
         self._turn: Turn | None = None
@@ -137,6 +138,9 @@ class Template:
         # Some that are made for tools alone go through them without a look whether there are any.
         return program.render({**variables, "tools": []}, now=now)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_shapes": {}}  # functions in them have no name that another process knows
+
     def _demanded(self, tools: Sequence[Message] | None, now: datetime | None) -> dict[str, str]:
         """Return what a template reads that nobody passes by these names: tools as JSON text, and the date.
 
@@ -154,6 +158,19 @@ class Template:
     def traits(self) -> Traits:
         """What the template takes, found by rendering probes when somebody first asks."""
         return study(self.run, self.variables, self.tokens)
+
+    @property
+    def wishes(self) -> tuple[str, ...]:
+        """The names that somebody may tell it, in order: no tokens, and nothing that it sets itself."""
+        both = self._program.source + self._with_tools.source
+        asked = sorted(self.variables - _GIVEN - set(self.tokens))
+        return tuple(name for name in asked if not name.endswith("_token") and not _is_set(name, both))
+
+    @property
+    def unknown_tokens(self) -> tuple[str, ...]:
+        """The special tokens that it writes by a name that nobody told: they are left empty."""
+        names = sorted(name for name in self.variables if name.endswith("_token"))
+        return tuple(name for name in names if not self.tokens.get(name))
 
     def tags(self, document: Document) -> list[str]:
         """Return the control strings of the template, the tokenizer and the table that reads, each once."""
@@ -271,14 +288,16 @@ class Template:
         key = (said, owners, functions.key, tuple(asked.told.items()), generation, self._time(asked.now))
         known = self._shapes.get(key)
         if known is not None:
-            self._shapes.move_to_end(key)
             return known
         text = self.run(marked.messages, functions.shown, generation=generation, told=asked.told, now=asked.now)
         shape = lay_out(split(text), marked, self.traits)
         if len(text) <= _LARGEST:
             self._shapes[key] = shape
-            while len(self._shapes) > _SHAPES:
-                self._shapes.popitem(last=False)
+            if (
+                len(self._shapes) > _SHAPES
+            ):  # a gateway's threads share them, so each step is one that no other can break
+                for old in list(self._shapes)[: _SHAPES // 4]:
+                    self._shapes.pop(old, None)
         return shape
 
     def _time(self, now: datetime | None) -> Any:
@@ -313,6 +332,15 @@ class Template:
                 except (TemplateRefused, TemplateFailed):
                     continue
         raise refusal
+
+
+def _is_set(name: str, source: str) -> bool:
+    """Tell that a template gives a name its value, and never asks whether somebody else has."""
+    word = rf"(?<![.\w]){re.escape(name)}\b"
+    if re.search(rf"{word}\s+is\s+(?:not\s+)?defined|{word}\s*\|\s*default", source):
+        return False
+    places = (rf"\bset\s+{word}", rf"\bfor\s[\w\s,]*{word}[\w\s,]*\sin\b", rf"\bmacro\s+\w+\([^)]*{word}")
+    return any(re.search(place, source) for place in places)
 
 
 def _nearest(effort: str, known: Sequence[str]) -> str:

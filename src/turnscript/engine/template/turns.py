@@ -197,9 +197,10 @@ class _Layout:
         opening, message = self._traits.opening, self._messages.get(owner, -1)
         position, length = 0, len(text)
         if not self._inside and before >= 0:
-            end = next((end for end in self._traits.ends if text.startswith(end)), "")
-            self._put(end, before)  # it closes what somebody else has said; what follows opens the next turn
-            position, before = len(end), owner if end else before
+            ends = [at + len(end) for end in self._traits.ends if (at := text.find(end)) >= 0]
+            position = min(ends, default=0)  # up to there it closes what somebody else has said
+            self._put(text[:position], before)
+            before = owner if ends else before  # what follows opens the next turn
         while position < length or (message >= 0 and not self._inside):
             if self._inside:
                 position = self._inside_text(text, position, owner)
