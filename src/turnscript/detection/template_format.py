@@ -99,6 +99,8 @@ def read_template(source: TemplateSource, *, own: Sequence[Format] = ()) -> tupl
     template.read_as, template.learned = reading.format.name, reading.learned
     template.exact, template.sentence = reading.exact, reading.sentence
     template.reads_calls = reading.calls or not reading.takes["calls"]
+    if not reading.takes["calls"] and reading.format in first:
+        template.sentence += f"; those of the model are read as {reading.format.title}, by the signs of its family"
     return template, reading
 
 
