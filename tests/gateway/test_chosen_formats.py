@@ -14,7 +14,6 @@ import httpx2
 import pytest
 from msgspec.structs import replace
 
-import turnscript as ts
 from tests.gateway import tinygguf
 from tests.gateway.running import Running
 from tests.gateway.scripted import Asked, Script, Scripted, said
@@ -29,6 +28,10 @@ from turnscript.gateway.upstream import Upstream
 from turnscript.registry import get_backend
 
 QWEN3 = "{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}{# <tool_response> reasoning_content <think> #}"
+CHATTED = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 CHATML = "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
 FOREIGN = "{% for m in messages %}[[{{ m.content }}]]{% endfor %}"
 ASK = {
@@ -67,25 +70,24 @@ def prompts(server: Scripted) -> list[str]:
     return [asked.json["prompt"] for asked in server.asked if asked.line == "POST /completion"]
 
 
-def test_a_server_that_shows_a_template_of_qwen3_is_sent_prompts_of_qwen3(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_shows_a_template_is_sent_what_it_writes(capsys: pytest.CaptureFixture[str]) -> None:
     """With no format named, and a name that tells nothing."""
-    with gateway_before(llamacpp(chat_template=QWEN3, model_path="/models/main.gguf")) as (gateway, server):
-        answer = httpx2.post(f"{gateway.url}/v1/chat/completions", json=ASK, verify=NO_TLS).json()
-        expected = ts.get_format("qwen3").prompt(ts.parse(ASK, "openai-chat"), thinking=True).text
-        assert [expected] == prompts(server)
-        message = answer["choices"][0]["message"]
-        assert ("Yes.", "Hm.") == (message["content"], message["reasoning_content"])
+    with gateway_before(llamacpp(chat_template=CHATTED, model_path="/models/main.gguf")) as (gateway, server):
+        httpx2.post(f"{gateway.url}/v1/chat/completions", json=ASK, verify=NO_TLS)
+        turns = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nRain?<|im_end|>\n<|im_start|>assistant\n"
+        assert [turns] == prompts(server)
         _banner(gateway.service, gateway.url)
         shown = capsys.readouterr().err
-        assert " with qwen3\n" in shown
-        assert " detected: its chat template has '<|im_start|>': turns of ChatML with thoughts" in shown
+        assert " with its own chat template\n" in shown
+        assert f"    the model's own chat template: what {server.url} shows\n" in shown
+        assert "    prompts equal the model's own template: 22 of 22 probes\n" in shown
 
 
 @pytest.mark.parametrize(
     ("props", "expected"),
     [
-        ({"model_path": "Hermes-3-Llama-3.1-8B.Q4_K_M.gguf", "chat_template": CHATML}, "hermes"),
-        ({"model_path": "m.gguf", "chat_template": CHATML}, "batuta-chatml"),
+        ({"model_path": "Hermes-3-Llama-3.1-8B.Q4_K_M.gguf", "chat_template": CHATTED}, "hermes-3-llama-3.1-8b.q4_k_m"),
+        ({"model_path": "m.gguf", "chat_template": CHATTED}, "m"),
         ({"model_path": "Qwen3-8B.gguf", "chat_template": FOREIGN}, "qwen3"),
         ({"model_path": "rwkv7-g1.gguf", "chat_template": "rwkv-world"}, "rwkv-goose"),
         ({"model_path": "GLM-4.5-Air-Q4_K_M.gguf"}, "glm"),
@@ -191,13 +193,13 @@ async def facts_of(url: str) -> Facts:
 
 def test_the_real_server_shows_the_template_of_its_model(tmp_path: Path) -> None:
     """Here from another machine, as far as the gateway knows."""
-    path = tinygguf.write_llama(tmp_path / "main.gguf", template=QWEN3)
+    path = tinygguf.write_llama(tmp_path / "main.gguf", template=CHATTED)
     with Embedded(path, context=512, parallel=1, threads=1) as model:
         config = Config.for_backend(model.url)
         with Running(replace(config, models=(replace(config.models[0], max_tokens=3),))) as gateway:
-            assert "qwen3" == named(gateway.service.models()[0].model)
+            assert "main" == named(gateway.service.models()[0].model)
             facts = gateway.run(facts_of(model.url))
-            assert QWEN3 == facts.template
+            assert CHATTED == facts.template
 
 
 def test_what_the_real_server_shows_for_a_model_without_a_template_is_no_sign(rwkv: str) -> None:
