@@ -1,6 +1,6 @@
 """Owns the gateway's choice of a format where nobody names one: by what its server tells, the surest sign first.
 
-The templates here are made of formats, and do not say so.
+The templates here are none of a model's own: the marks that tell one, and enough of Jinja for llama.cpp to read it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ import httpx2
 import pytest
 from msgspec.structs import replace
 
-import turnscript as ts
-from tests.clues import template_of
 from tests.gateway import tinygguf
 from tests.gateway.running import Running
 from tests.gateway.scripted import Asked, Script, Scripted, said
@@ -29,11 +27,12 @@ from turnscript.gateway.embedded import Embedded
 from turnscript.gateway.upstream import Upstream
 from turnscript.registry import get_backend
 
-QWEN3 = template_of("qwen3")
-CHATML = (
+QWEN3 = "{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}{# <tool_response> reasoning_content <think> #}"
+CHATTED = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+CHATML = "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
 FOREIGN = "{% for m in messages %}[[{{ m.content }}]]{% endfor %}"
 ASK = {
     "model": "m",
@@ -71,25 +70,24 @@ def prompts(server: Scripted) -> list[str]:
     return [asked.json["prompt"] for asked in server.asked if asked.line == "POST /completion"]
 
 
-def test_a_server_that_shows_a_template_of_qwen3_is_sent_prompts_of_qwen3(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_shows_a_template_is_sent_what_it_writes(capsys: pytest.CaptureFixture[str]) -> None:
     """With no format named, and a name that tells nothing."""
-    with gateway_before(llamacpp(chat_template=QWEN3, model_path="/models/main.gguf")) as (gateway, server):
-        answer = httpx2.post(f"{gateway.url}/v1/chat/completions", json=ASK, verify=NO_TLS).json()
-        expected = ts.get_format("qwen3").prompt(ts.parse(ASK, "openai-chat"), thinking=True).text
-        assert [expected] == prompts(server)
-        message = answer["choices"][0]["message"]
-        assert ("Yes.", "Hm.") == (message["content"], message["reasoning_content"])
+    with gateway_before(llamacpp(chat_template=CHATTED, model_path="/models/main.gguf")) as (gateway, server):
+        httpx2.post(f"{gateway.url}/v1/chat/completions", json=ASK, verify=NO_TLS)
+        turns = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nRain?<|im_end|>\n<|im_start|>assistant\n"
+        assert [turns] == prompts(server)
         _banner(gateway.service, gateway.url)
         shown = capsys.readouterr().err
-        assert " with qwen3\n" in shown
-        assert " detected: what its chat template writes is read by the table 'qwen3'" in shown
+        assert " with its own chat template\n" in shown
+        assert f"    the model's own chat template: what {server.url} shows\n" in shown
+        assert "    prompts equal the model's own template: 22 of 22 probes\n" in shown
 
 
 @pytest.mark.parametrize(
     ("props", "expected"),
     [
-        ({"model_path": "Hermes-3-Llama-3.1-8B.Q4_K_M.gguf", "chat_template": CHATML}, "hermes"),
-        ({"model_path": "m.gguf", "chat_template": CHATML}, "hermes"),
+        ({"model_path": "Hermes-3-Llama-3.1-8B.Q4_K_M.gguf", "chat_template": CHATTED}, "hermes-3-llama-3.1-8b.q4_k_m"),
+        ({"model_path": "m.gguf", "chat_template": CHATTED}, "m"),
         ({"model_path": "Qwen3-8B.gguf", "chat_template": FOREIGN}, "qwen3"),
         ({"model_path": "rwkv7-g1.gguf", "chat_template": "rwkv-world"}, "rwkv-goose"),
         ({"model_path": "GLM-4.5-Air-Q4_K_M.gguf"}, "glm"),
@@ -139,10 +137,10 @@ def named(model: Model) -> str | None:
 
 def test_a_template_goes_before_a_guess_by_name(tmp_path: Path) -> None:
     model = settled(tmp_path, BARE.format("qwen-main"))
-    assert ("qwen25", True) == (named(model), model.guessed)
+    assert ("batuta-chatml", True) == (named(model), model.guessed)
     told = model.told(Facts(model="x.gguf", template=QWEN3))
     assert ("qwen3", False) == (named(told), told.guessed)
-    assert told.why.startswith("detected: what its chat template writes is read by the table ")
+    assert told.why.startswith("detected: its chat template has ")
     assert model.told(Facts(model="llama-3-8b")) == model
     assert model.told(Facts(model="llama-3-8b", template=FOREIGN)) == model
 
@@ -154,14 +152,14 @@ def test_what_is_set_goes_before_a_template(tmp_path: Path, setting: str) -> Non
 
 
 def test_a_variant_that_is_set_keeps_the_format_that_has_it(tmp_path: Path) -> None:
-    model = settled(tmp_path, BARE.format("rwkv7-main") + 'variant = "unhinted"\n')
+    model = settled(tmp_path, BARE.format("qwen-main") + 'variant = "compat"\n')
     assert model == model.told(Facts(template=QWEN3))
 
 
 def test_the_template_in_a_models_own_file_is_as_sure(tmp_path: Path) -> None:
     path = tinygguf.write_llama(tmp_path / "m.gguf", template=CHATML)
     model = Config.for_backend(f"embedded:{path}").models[0]
-    assert ("hermes", False) == (named(model), model.guessed)
+    assert ("batuta-chatml", False) == (named(model), model.guessed)
     assert model == model.told(Facts(template=QWEN3))
 
 
@@ -174,7 +172,7 @@ def test_clues_of_formats_in_the_configuration_count_for_what_a_server_tells(tmp
 
 def test_first_tokens_hold_for_what_a_template_tells(tmp_path: Path) -> None:
     model = settled(tmp_path, BARE.format("main") + 'first_token = "<s>"\n')
-    told = model.told(Facts(template=template_of("gemma")))
+    told = model.told(Facts(template="<start_of_turn>"))
     assert ("gemma", "<s>") == (named(told), told.takes and told.takes.document.start)
 
 
@@ -195,13 +193,13 @@ async def facts_of(url: str) -> Facts:
 
 def test_the_real_server_shows_the_template_of_its_model(tmp_path: Path) -> None:
     """Here from another machine, as far as the gateway knows."""
-    path = tinygguf.write_llama(tmp_path / "main.gguf", template=QWEN3)
+    path = tinygguf.write_llama(tmp_path / "main.gguf", template=CHATTED)
     with Embedded(path, context=512, parallel=1, threads=1) as model:
         config = Config.for_backend(model.url)
         with Running(replace(config, models=(replace(config.models[0], max_tokens=3),))) as gateway:
-            assert "qwen3" == named(gateway.service.models()[0].model)
+            assert "main" == named(gateway.service.models()[0].model)
             facts = gateway.run(facts_of(model.url))
-            assert QWEN3.rstrip() == (facts.template or "").rstrip()
+            assert CHATTED == facts.template
 
 
 def test_what_the_real_server_shows_for_a_model_without_a_template_is_no_sign(rwkv: str) -> None:

@@ -79,7 +79,7 @@ def written(source: TemplateSource, wishes: Wishes, facts: Facts = _NOTHING, *, 
     bos = bos if wishes.first_token is None else wishes.first_token
     own = [wishes.reads] if wishes.reads is not None else wishes.own
     try:
-        format_ = format_of(replace(source, bos=bos), own=own, history=wishes.history)
+        format_ = replace(format_of(replace(source, bos=bos), own=own, history=wishes.history), words=True)
     except (TurnscriptError, RecursionError) as error:
         if strict:
             raise
