@@ -222,7 +222,9 @@ def _read(path: Path) -> TemplateSource:
         return _of_json(path)
     if path.suffix.lower() in _JINJAS:
         folder = path.parent.parent if path.parent.name == MORE_JINJA else path.parent
-        return _source(folder, Templates({DEFAULT: read_text(path, strict=True)}, str(path)))
+        found = _source(folder, Templates({DEFAULT: read_text(path, strict=True)}, str(path)))
+        own = facts_of_name(path.stem).names  # a file that is not called as all are says which model's it is
+        return found if path.name == JINJA else replace(found, names=tuple(dict.fromkeys([*own, *found.names])))
     message = f"{path}: not a place of chat templates; say {KINDS}, such as the folder that this file is in"
     raise InvalidInput(message, expected=KINDS, got=path.suffix or "a file without a suffix")
 

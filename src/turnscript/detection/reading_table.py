@@ -19,6 +19,7 @@ from turnscript.detection.edges import pieces
 from turnscript.detection.learned_table import PLACEHOLDERS, Learned, learn
 from turnscript.detection.probes import TEXT, TEXT_CALL, TEXT_ONLY, THOUGHT, THOUGHT_CALL, TOOLS, Probe
 from turnscript.detection.trials import Render, Trial, Trials
+from turnscript.engine.jsoncalls import JsonCall
 from turnscript.engine.states import model_turn
 from turnscript.engine.table import Document, Turn
 from turnscript.errors import InvalidInput
@@ -153,16 +154,29 @@ def candidates(trials: Trials, own: Iterable[Format] = (), likely: str | None = 
     shown = "".join(one.whole for _, one in trials.all if one is not None)
     written = shown + trials.source
     yield from own
-    found: list[tuple[int, bool, int, int, int, Format]] = []
+    found: list[tuple[int, int, bool, int, int, int, Format]] = []
     for order, name in enumerate([*model_formats(), *formats()]):
         opens = openings(name) or _inner_openings(name)
         if any(one in shown for one in opens):
             format_ = get_format(name)
             document = format_.document
             strange, known = foreign(document, written)
-            found.append((strange, name != likely, -known, foreign_around(document, written), order, format_))
-    for *_, format_ in sorted(found, key=lambda one: one[:5]):
+            unlike = 0 if trials.takes["calls"] else _unlike_in_calls(document, written)
+            around = foreign_around(document, written)
+            found.append((unlike, strange, name != likely, -known, around, order, format_))
+    for *_, format_ in sorted(found, key=lambda one: one[:6]):
         yield format_
+
+
+def _unlike_in_calls(document: Document, written: str) -> int:
+    """Rank a table for a template that writes no calls: its marks of calls stand in the template, or it writes JSON."""
+    call = next((one for one in model_turn(document).segments if one.kind == ToolCall.kind), None)
+    if call is None:
+        return 2
+    marks = [one.strip() for one in (call.open, call.group.open if call.group else "") if one.strip()]
+    if marks and all(one in written for one in marks):
+        return 0
+    return 1 if marks and type(call.body) is JsonCall else 2
 
 
 def _inner_openings(name: str) -> list[str]:
