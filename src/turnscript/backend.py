@@ -262,6 +262,14 @@ class Backend(ABC):
         """The ids that an answer to `tokens_call` gives. Raises UpstreamError where there are none."""
         raise UpstreamError(f"{self.name} has no tokenizer to ask")
 
+    def written_call(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None) -> HttpCall | None:
+        """The request for the prompt that the server makes of messages of a chat, None where it cannot be asked."""
+        return None
+
+    def read_written(self, body: bytes) -> str:
+        """The prompt that an answer to `written_call` gives. Raises UpstreamError where there is none."""
+        raise UpstreamError(f"{self.name} tells no prompts")
+
     # What the subclasses share.
 
     def sampling(self, ask: Completion) -> dict[str, Any]:

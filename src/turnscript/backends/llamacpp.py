@@ -26,7 +26,7 @@ not. The text of a control token is that token, in every prompt in text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -175,6 +175,22 @@ class LlamaCpp(Backend):
             said = body[:200].decode("utf-8", "replace")
             raise UpstreamError(f"the model server sent no tokens: {said!r}", body=said) from None
 
+    def written_call(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None) -> HttpCall:
+        """The request for a prompt by its own template, with the server's own ways of running it."""
+        return HttpCall("POST", "/apply-template", encode({"messages": messages} | ({"tools": tools} if tools else {})))
+
+    def read_written(self, body: bytes) -> str:
+        """The prompt."""
+        try:
+            return _read_written(body).prompt
+        except UNREADABLE:
+            said = body[:200].decode("utf-8", "replace")
+            raise UpstreamError(f"the model server sent no prompt: {said!r}", body=said) from None
+
+
+class _Written(Struct):
+    prompt: str
+
 
 class _Defaults(Struct):
     n_ctx: int | None = None
@@ -206,6 +222,7 @@ class _Tokens(Struct):
 
 
 _read_props = msgspec.json.Decoder(_Props).decode
+_read_written = msgspec.json.Decoder(_Written).decode
 _read_tokens = msgspec.json.Decoder(_Tokens).decode
 
 

@@ -217,7 +217,6 @@ def _banner(service: Service, address: str) -> None:
     """What people see when the server listens."""
     from turnscript.gateway.doctor_findings import GIVE_KEY  # noqa: PLC0415
     from turnscript.gateway.modelformat import DETECTED  # noqa: PLC0415
-    from turnscript.gateway.nearness import sentences  # noqa: PLC0415
     from turnscript.gateway.shipped import is_shipped  # noqa: PLC0415
 
     screen = Screen()
@@ -232,7 +231,7 @@ def _banner(service: Service, address: str) -> None:
         screen.note(f"  {served.name}: {where} with {format_}{'' if answers else '  (does not answer yet)'}")
         if served.model.takes and served.model.why.startswith(DETECTED) and not served.model.guess:
             screen.note(f"    {served.model.why}")
-        for sentence in [] if is_shipped(served.model) else sentences(served.model):
+        for sentence in [] if is_shipped(served.model) else served.sentences:
             screen.note(f"    {in_line(sentence)}")
         if short := _short_for_agents(served):
             screen.note(f"    {short}")

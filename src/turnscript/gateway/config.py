@@ -211,7 +211,8 @@ class Model(Struct, frozen=True, kw_only=True):
     `takes` the prompt format with its variant and first token, None if nothing tells it; `why` says how it was found,
     `guessed` whether names alone told it, and `guess` whether these say too little; `settled` whether the settings say
     it. `source` is the chat template that the settings name, `reads` the format that they name beside it. `notes`: what
-    is to be told of templates that cannot be used, or are not. `own` are the formats that the configuration declares.
+    is to be told of templates that cannot be used, or are not; `control` the control tokens of the tokenizer. `own`
+    are the formats that the configuration declares.
     """
 
     name: str = DEFAULT
@@ -259,6 +260,7 @@ class Model(Struct, frozen=True, kw_only=True):
     source: TemplateSource | None = None
     reads: Format | None = None
     notes: tuple[str, ...] = ()
+    control: tuple[str, ...] = ()
     own: Mapping[str, Format] = {}
 
     @property
@@ -280,6 +282,8 @@ class Model(Struct, frozen=True, kw_only=True):
 
         What the settings say goes first, then the chat template, which `sought` has, then names.
         """
+        if sought.source is not None and sought.source.control != self.control:
+            return replace(self, control=sought.source.control).told(facts, sought)
         if self.source is not None:
             other = begins_otherwise(self.source, facts)
             return self._taking(written(self.source, self.wishes, facts)) if other else self

@@ -13,7 +13,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from turnscript.errors import TurnscriptError, UpstreamError
-from turnscript.gateway import doctor_load, doctor_server, doctor_suite, doctor_tokens
+from turnscript.gateway import doctor_load, doctor_server, doctor_suite, doctor_tokens, doctor_words
 from turnscript.gateway.config import Config, Model
 from turnscript.gateway.doctor_findings import Check, Findings
 from turnscript.gateway.doctor_probe import PATIENCE, Patient
@@ -25,6 +25,7 @@ Look = Callable[[Patient], Awaitable[Check]]
 FIRST: dict[str, Look] = {
     "reachable": doctor_server.reachable,
     "about": doctor_server.about,
+    "words": doctor_words.words,
     "streams": doctor_server.streams,
 }
 """Where one of these finds nothing to go on with, the others are not made."""

@@ -93,7 +93,9 @@ async def about(patient: Patient) -> Check:
             "say --format NAME, or `format` in the configuration; `turnscript formats` lists them",
         )
         return found.check
-    found.say(f"format {format_.name} ({model.why}{_told_besides(facts, format_.name)})")
+    found.say(
+        f"format {format_.name} ({model.why}{_told_besides(facts, format_.name, own=format_.template is not None)})"
+    )
     found.figures["format"] = format_.name
     start = format_.document.start
     ids = await patient.upstream.tokens(f"{start}Hi") if start else None
@@ -138,8 +140,10 @@ def _look_at_trained(found: Findings, trained: int | None, context: int | None) 
         found.say(f"trained with {trained} tokens, beyond which the gateway warns")
 
 
-def _told_besides(facts: Facts, format_: str) -> str:
+def _told_besides(facts: Facts, format_: str, *, own: bool = False) -> str:
     """What the server tells of the model, if that is another format."""
+    if own:
+        return ""
     told = detect_told((facts.model or "", facts.root or ""), facts.template or "")
     if told.format in (None, format_):
         return ""

@@ -13,6 +13,8 @@ from turnscript.gateway.generation import LENGTH
 
 _FORCED = 4
 """So many control tokens are tried."""
+_MOST = 64
+"""So many control tokens of a tokenizer are asked about that no tag of the format is."""
 _STRONGLY = 100.0
 _BLANK = "\n\n"
 _FORCES = "logit_bias"
@@ -34,7 +36,8 @@ class Tag(Struct, frozen=True):
 async def _tags(patient: Patient, format_: Format) -> list[Tag] | None:
     """The literals that matter, the format's stop strings first; None if the server has no tokenizer to ask."""
     facts = patient.facts
-    texts = [*format_.stops, *format_.special_tokens, facts.end_token or "", facts.bos_token or ""]
+    control = patient.served.model.control[:_MOST]
+    texts = [*format_.stops, *format_.special_tokens, *control, facts.end_token or "", facts.bos_token or ""]
     found = []
     for text in dict.fromkeys(filter(None, texts)):
         ids, plain = await patient.tokens(text), await patient.upstream.tokens(text, plain=True)

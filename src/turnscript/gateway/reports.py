@@ -22,7 +22,7 @@ _ENTRIES = 100_000
 class Reported(Struct):
     """What is known of one answer: places and sentences. Of the conversation they quote short pieces, such as an
     argument that a schema refuses. `answer`: its id. `session`: the key of its session. `warnings`: what nothing
-    was lost by, and may still make it worse."""
+    was lost by, and may still make it worse. `words`: whose those of the prompt are, and how near to the model's."""
 
     caller: str
     model: str
@@ -36,6 +36,7 @@ class Reported(Struct):
     answer: str | None = None
     session: str = ""
     warnings: Sequence[str] = ()
+    words: Sequence[str] = ()
 
     @property
     def entries(self) -> int:

@@ -28,6 +28,7 @@ from turnscript.gateway.kinds import AUTO
 from turnscript.gateway.limits import Gate, Tell
 from turnscript.gateway.logs import say
 from turnscript.gateway.modeltemplate import template_of, told_apart
+from turnscript.gateway.nearness import sentences
 from turnscript.gateway.pool import Member, Pool
 from turnscript.gateway.recognizing import generic, taken_for
 from turnscript.gateway.replay import Replay
@@ -67,6 +68,7 @@ class Served:
         self._refused = False
         self._mute: set[str] = set()  # servers that have just been waited for in vain
         self._tags: tuple[Format, list[str]] | None = None
+        self._sentences: tuple[Model, list[str]] | None = None
         self._words: tuple[Format, str] | None = None
         self._ask_again = 0.0
         self._learning: asyncio.Task[None] | None = None
@@ -152,6 +154,13 @@ class Served:
         if self._words is None or self._words[0] is not format_:
             self._words = format_, told_apart(format_)
         return self._words[1]
+
+    @property
+    def sentences(self) -> list[str]:
+        """What people are told of the words of its prompts."""
+        if self._sentences is None or self._sentences[0] is not self.model:
+            self._sentences = self.model, sentences(self.model)
+        return self._sentences[1]
 
     @property
     def special_tokens(self) -> list[str]:

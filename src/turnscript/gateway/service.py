@@ -495,5 +495,6 @@ class Service:
             answer=prepared.reply.id,
             session=prepared.session.key,
             warnings=warnings(told) if told.trained else (),
+            words=prepared.served.sentences,
         )
         self.reports.keep(visit.request_id, reported)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -162,6 +162,12 @@ class Upstream:
         call = self.backend.tokens_call(text, plain=plain) if counts else None
         body = await self.told(call) if call is not None else None
         return self.backend.read_tokens(body) if body is not None else None
+
+    async def written(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None) -> str | None:
+        """The prompt that it makes of messages of a chat; None if it cannot be asked, or refuses them."""
+        call = self.backend.written_call(messages, tools)
+        body = await self.told(call) if call is not None else None
+        return self.backend.read_written(body) if body is not None else None
 
     async def count(self, text: str) -> int | None:
         """How many tokens a prompt has; None if the server cannot tell."""
