@@ -14,6 +14,7 @@ import pytest
 import turnscript as ts
 from tools.real.__main__ import INTERRUPTED, main
 from tools.real.rounds import MODES, Outcome, Round
+from tools.real.schemas import CASES, verdict_of
 from tools.real.systems import APIS, Answer, Systems
 from tools.real.tasks import FILE, KINDS, Step, Task, Tasks, chosen, read_tasks
 from tools.real.verdicts import Call, Made, check, fits, judge_calls, judge_text
@@ -256,12 +257,39 @@ def test_a_model_is_asked_through_every_api_and_all_answers_are_kept(
     assert [{"name": "get_weather", "arguments": '{"city": "Lisbon"}'}] == turn["calls"]
 
 
+def test_twenty_schemas_are_asked_for_and_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the tiny model, which writes what its grammar leaves it. An instance that came to its end is valid."""
+    kept = tmp_path / "answers.jsonl"
+    options = ["--schemas", "--tasks", "enum,tagged,below zero", "--format", "rwkv-universal", "--json", str(kept)]
+    assert 0 == main([str(shipped.FILE), *options])
+    shown = capsys.readouterr().out
+    assert "3 schemas, 6 rounds" in shown
+    assert re.search(r"^turnscript chat +3 of 3 +3 of 3 ", shown, re.MULTILINE), shown
+    assert re.search(r"^llama.cpp +\d of 3 ", shown, re.MULTILINE)
+    found = [json.loads(line) for line in kept.read_bytes().splitlines()]
+    assert ["enum"] * 2 + ["tagged"] * 2 + ["below zero"] * 2 == [one["schema"] for one in found]
+    assert all(json.loads(one["text"]) for one in found if one["valid"])
+
+
+def test_an_answer_that_is_no_instance_says_why() -> None:
+    case = next(case for case in CASES if case.name == "range")
+    texts = {
+        '{"stars": 5, "age": 30}': "",
+        '{"stars": 6, "age": 30}': "not valid: ",
+        "five": "no JSON: ",
+        "{": "no JSON: ",
+    }
+    assert list(texts.values()) == [verdict_of(case, text, True)[: len(why) or 99] for text, why in texts.items()]
+    assert "cut by the limit of tokens" == verdict_of(case, '{"stars": 5, "age": 30}', False)
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         ([], "make real MODEL=file.gguf"),
         (["no.gguf", "--tasks", "no such"], "no task is called or of the kind no such"),
         (["no.gguf", "--file", "no.json"], "no.json"),
+        (["no.gguf", "--schemas", "--tasks", "no such"], "no schema is called no such"),
     ],
 )
 def test_what_cannot_be_asked_is_told_in_a_sentence(

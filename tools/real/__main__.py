@@ -13,6 +13,7 @@ import msgspec
 
 from tools.demo import Failed
 from tools.real.rounds import MODES, Outcome, Round
+from tools.real.schemas import CASES, SchemaRound, Shaped, schema_table
 from tools.real.systems import APIS, LLAMA, Systems
 from tools.real.tasks import FILE, KINDS, chosen, read_tasks
 from turnscript.errors import TurnscriptError
@@ -75,6 +76,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.model is None:
         print(NO_MODEL, file=sys.stderr)
         return 2
+    if given.schemas:
+        cases = [case for case in CASES if not given.tasks or case.name in given.tasks][: given.limit]
+        if not cases:
+            print(f"real: no schema is called {' or '.join(given.tasks)}", file=sys.stderr)
+            return 2
+        return _guarded(SchemaRound(cases, given.only or [LLAMA, "chat"], given.max_tokens), given)
     try:
         tasks = read_tasks(given.file)
     except (OSError, ValueError) as error:
@@ -84,7 +91,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not names:
         print(f"real: no task is called or of the kind {' or '.join(given.tasks)}", file=sys.stderr)
         return 2
-    asked = Round(tasks, names, given.only or list(APIS), given.modes or list(MODES), given.max_tokens)
+    return _guarded(Round(tasks, names, given.only or list(APIS), given.modes or list(MODES), given.max_tokens), given)
+
+
+def _guarded(asked: Round | SchemaRound, given: Namespace) -> int:
+    """Ask, and say what went wrong. Return the exit code."""
     try:
         return _run(asked, given)
     except (Failed, OSError, TurnscriptError) as error:
@@ -94,8 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def _run(asked: Round, given: Namespace) -> int:
-    jobs, outcomes, code = asked.jobs(), list[Outcome](), 0
+def _run(asked: Round | SchemaRound, given: Namespace) -> int:
+    jobs, outcomes, code = asked.jobs(), list[Outcome | Shaped](), 0
     began = time.monotonic()
     progress = Progress(len(jobs))
     with ExitStack() as stack:
@@ -103,7 +114,8 @@ def _run(asked: Round, given: Namespace) -> int:
         systems = stack.enter_context(
             Systems(given.model, format_=given.format, context=given.context, threads=given.threads)
         )
-        print(f"{given.model}: {len(asked.chosen)} tasks, {len(jobs)} rounds, {asked.max_tokens} tokens an answer")
+        what = f"{len(asked.cases)} schemas" if isinstance(asked, SchemaRound) else f"{len(asked.chosen)} tasks"
+        print(f"{given.model}: {what}, {len(jobs)} rounds, {asked.max_tokens} tokens an answer")
         for line in systems.served:
             print(f"  {line}")
         sys.stdout.flush()
@@ -118,9 +130,15 @@ def _run(asked: Round, given: Namespace) -> int:
         progress.clear()
         if code:
             print(f"interrupted after {len(outcomes)} of {len(jobs)} rounds")
-        print(table(outcomes, asked.systems, asked.modes))
+        print(_table(asked, outcomes))
         print(f"in {(time.monotonic() - began) / 60:.1f} min", flush=True)
     return code
+
+
+def _table(asked: Round | SchemaRound, outcomes: Sequence[Outcome | Shaped]) -> str:
+    if isinstance(asked, SchemaRound):
+        return schema_table([one for one in outcomes if isinstance(one, Shaped)], asked.systems)
+    return table([one for one in outcomes if isinstance(one, Outcome)], asked.systems, asked.modes)
 
 
 def _options(arguments: Sequence[str] | None) -> Namespace:
@@ -136,6 +154,7 @@ def _options(arguments: Sequence[str] | None) -> Namespace:
         ("--modes", f"these modes: {', '.join(MODES)}"),
     ):
         parser.add_argument(option, type=_words, default=[], metavar="NAME,...", help=f"only {what}")
+    parser.add_argument("--schemas", action="store_true", help="ask for JSON of twenty schemas instead of calls")
     parser.add_argument("--limit", type=int, metavar="N", help="at most so many tasks, of all kinds in turn")
     parser.add_argument("--max-tokens", type=int, default=160, metavar="N", help="the most tokens of an answer (160)")
     parser.add_argument("--context", type=int, default=8192, metavar="N", help="tokens of a conversation (8192)")
