@@ -96,7 +96,10 @@ class Escape:
 
     def holds(self, text: str) -> bool:
         """Whether `apply` would change the text."""
-        return any(tag.search(text) is not None for *_, tag in self._tags)
+        for lead, first, tag in self._tags:
+            if first in text and lead in text and tag.search(text) is not None:
+                return True
+        return False
 
     def forges(self, text: str) -> bool:
         """Whether the text, written with this, would hold a tag: never, but under a policy that protects nothing."""

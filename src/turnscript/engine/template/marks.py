@@ -25,14 +25,15 @@ _SIGNS = "\ue002"
 """What stands before signs in a mark: characters of the content that the template looks for in it."""
 
 
-def _either(characters: str) -> str:
-    """Return a pattern of characters as they are, or as an escape: Python's `repr` and JSON in ASCII write them so."""
+def _either(characters: str, repeat: str = "") -> str:
+    """Return a pattern of characters as they are, or as escapes: Python's `repr` and JSON in ASCII write them so."""
     escapes = "|".join(f"{ord(one):04x}" for one in characters)
-    return f"(?:[{characters}]|\\\\+u(?:{escapes}))"
+    # Both begin with a character, which is what lets a search pass over all others quickly.
+    return f"(?:[{characters}]{repeat}|(?:\\\\\\\\*u(?:{escapes})){repeat})"
 
 
 _FOUND = re.compile(
-    f"({_either(_OPEN)})({_either(''.join(_DIGITS.values()))}+)([^{_OPEN}{_CLOSE}]{{0,64}}?)"
+    f"({_either(_OPEN)})({_either(''.join(_DIGITS.values()), '+')})([^{_OPEN}{_CLOSE}]{{0,64}}?)"
     f"(?:{_either(_SIGNS)}[^{_OPEN}{_CLOSE}]{{0,64}}?)?{_either(_CLOSE)}"
 )
 _ESCAPED = re.compile(r"\\+u([0-9a-f]{4})")

@@ -80,7 +80,7 @@ class Marked:
             self.owners.append(owner)
         if len(core) == len(text):
             return written
-        start = text.index(core)
+        start = len(text) - len(text.lstrip())
         return f"{text[:start]}{written}{text[start + len(core) :]}"
 
     def _seen(self, core: str, owner: int, signs: str) -> str:
@@ -222,7 +222,7 @@ class Marked:
         if self.manner.arguments == "text":
             return self.content(call.arguments, position)
         try:
-            found = json.loads(call.arguments, object_pairs_hook=_Pairs)
+            found = _decoded(call.arguments)
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, _Pairs):
@@ -241,12 +241,26 @@ class Marked:
 class _Pairs(dict[str, Any]):
     """An object of JSON that knows a key it has twice, here or within."""
 
+    __slots__ = ("twice",)
+
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
-        inner = (value.twice for _, value in pairs if isinstance(value, _Pairs))
-        known: set[str] = set()
-        again = (key for key, _ in pairs if key in known or known.add(key))  # type: ignore[func-returns-value]
-        self.twice: str = next(iter([*again, *filter(None, inner)]), "")
+        self.twice = ""
+        if len(self) < len(pairs):
+            known: set[str] = set()
+            for key, _ in pairs:
+                if key in known:
+                    self.twice = key
+                    break
+                known.add(key)
+        else:
+            for _, value in pairs:
+                if type(value) is _Pairs and value.twice:
+                    self.twice = value.twice
+                    break
+
+
+_decoded = json.JSONDecoder(object_pairs_hook=_Pairs).decode
 
 
 def _joined(parts: list[Message]) -> str:
