@@ -96,10 +96,7 @@ class Escape:
 
     def holds(self, text: str) -> bool:
         """Whether `apply` would change the text."""
-        for lead, first, tag in self._tags:
-            if first in text and lead in text and tag.search(text) is not None:
-                return True
-        return False
+        return any(first in text and lead in text and tag.search(text) is not None for lead, first, tag in self._tags)
 
     def forges(self, text: str) -> bool:
         """Whether the text, written with this, would hold a tag: never, but under a policy that protects nothing."""
