@@ -91,11 +91,13 @@ def plainly(text: str, escape: Escape) -> str:
 
 
 def _in_json(depth: int, ascii_only: bool = False) -> Spell:
+    encode = json.JSONEncoder(ensure_ascii=ascii_only).encode  # `json.dumps` makes one for each text
+
     def spell(text: str, escape: Escape) -> str:
         # The tags are broken in the innermost string, by an escape that every reader of JSON takes back.
-        written = escape.in_json(json.dumps(text, ensure_ascii=ascii_only)[1:-1])
+        written = escape.in_json(encode(text)[1:-1])
         for _ in range(depth - 1):
-            written = json.dumps(written, ensure_ascii=ascii_only)[1:-1]
+            written = encode(written)[1:-1]
         return written
 
     return spell

@@ -48,7 +48,19 @@ class Marked:
     message the positions of its first item and behind its last one. `tools`: the template is shown some.
     """
 
-    __slots__ = ("_guards", "_items", "_rewritten", "losses", "manner", "messages", "owners", "spans", "texts", "tools")
+    __slots__ = (
+        "_guards",
+        "_harmless",
+        "_items",
+        "_rewritten",
+        "losses",
+        "manner",
+        "messages",
+        "owners",
+        "spans",
+        "texts",
+        "tools",
+    )
 
     def __init__(self, manner: Manner, functions: Functions, guards: Callable[[str], bool]) -> None:
         self.manner = manner
@@ -58,6 +70,7 @@ class Marked:
         self.texts: list[str] = list(functions.texts)
         self.owners: list[int] = [-1] * len(functions.texts)
         self._items: Sequence[Item] = ()
+        self._harmless: set[str] = set()
         self.spans: list[tuple[int, int]] = []
         self.losses: list[Loss] = []
         self.tools = functions.shown is not None
@@ -107,7 +120,12 @@ class Marked:
 
     def name(self, text: str, owner: int) -> str:
         """Return a name as it is, so that a template may look into it; its mark where it holds a control string."""
-        return self.content(text, owner) if self._guards(text) or holds_marks(text) else text
+        if text in self._harmless:  # keys recur, and an id stands in a call and in its result
+            return text
+        if self._guards(text) or holds_marks(text):
+            return self.content(text, owner)
+        self._harmless.add(text)
+        return text
 
     def value(self, value: Any, owner: int) -> Any:
         """Return a value of JSON with marks in place of its strings."""

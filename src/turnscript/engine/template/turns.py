@@ -37,27 +37,22 @@ class Region(NamedTuple):
     closed: int
 
 
-class Hole(NamedTuple):
-    """A piece that is a content: its position, the number of its mark, and how the template spells it there.
-
-    `space`: white space before it, behind which a label may begin.
-    """
-
-    piece: int
-    number: int
-    spell: Spell
-    space: str
+Hole = tuple[int, int, Spell, str]
+"""A piece that is a content: its position, the number of its mark, how the template spells it there, and the white
+space before it, behind which a label may begin."""
 
 
 class Shape(Struct, frozen=True):
     """What a template makes of all conversations of one shape: pieces with holes, their marks, and whose they are.
 
+    `numbers`: those of the marks that it shows.
     `regions` are by the number of the model's message, `spans` the items of each. `opened_at`: the piece at which what
     a prompt opens for the next turn begins; the number of pieces where it opens nothing.
     """
 
     pieces: list[str]
     holes: list[Hole]
+    numbers: frozenset[int]
     marks: list[int]
     regions: dict[int, Region]
     spans: list[tuple[int, int]]
@@ -109,13 +104,13 @@ class Turns:
 
     def shown(self, marked: Marked) -> set[int]:
         """Return the items of which every content is shown."""
-        numbers = {hole.number for hole in self._shape.holes}
+        numbers = self._shape.numbers
         missing = {owner for number, owner in enumerate(marked.owners) if number not in numbers}
         return {owner + self._shift for owner in marked.owners if owner not in missing}
 
     def missing(self, marked: Marked) -> set[int]:
         """Return the items of which a content is not shown."""
-        numbers = {hole.number for hole in self._shape.holes}
+        numbers = self._shape.numbers
         if len(numbers) == len(marked.texts):
             return set()
         return {owner + self._shift for number, owner in enumerate(marked.owners) if number not in numbers}
@@ -164,37 +159,38 @@ class _Layout:
         self._messages = {item: at for at, (first, end) in enumerate(self._spans) for item in range(first, end)}
 
     def shape(self, written: Sequence[tuple[str, int, Spell]]) -> Shape:
-        before = -1
+        before, owners, message_of = -1, self._marked.owners, self._messages.get
         for literal, number, spell in written:
-            owner = self._marked.owners[number] if number >= 0 else -1
-            self._literal(literal, owner, before)
+            owner = owners[number] if number >= 0 else -1
+            message = message_of(owner, -1)
+            self._literal(literal, owner, message, before)
             if number < 0:
                 break
-            self._content(number, owner, spell, literal)
+            self._content(number, owner, message, spell, literal)
             before = owner
         regions = self._finish()
         size = len(self._pieces)
         opened_at = size if self._opened_at < 0 or not self._inside else self._opened_at
         self._marks[opened_at:] = [-ITEM | CONTROL] * (size - opened_at)  # it is nothing that the model wrote
-        return Shape(self._pieces, self._holes, self._marks, regions, self._spans, opened_at)
+        numbers = frozenset([number for _, number, _, _ in self._holes])
+        return Shape(self._pieces, self._holes, numbers, self._marks, regions, self._spans, opened_at)
 
-    def _content(self, number: int, owner: int, spell: Spell, literal: str) -> None:
-        message = self._messages.get(owner, -1)
+    def _content(self, number: int, owner: int, message: int, spell: Spell, literal: str) -> None:
         inside = self._inside and message >= 0
         if inside and message >= self._next:  # those in between have left no trace
             self._regions[message] = self._regions.pop(self._next - 1)
             self._next = message + 1
         space = literal[len(literal.rstrip()) :] if self._traits.labels else ""
-        self._holes.append(Hole(len(self._pieces), number, spell, space))
-        self._pieces.append("")
+        pieces = self._pieces
+        self._holes.append((len(pieces), number, spell, space))
+        pieces.append("")
         self._marks.append(owner * ITEM + (TRAINABLE if inside else 0))
-        known = self._regions.get(self._next - 1)
-        if inside and known is not None:
-            known[_LAST] = len(self._pieces)
+        if inside and (known := self._regions.get(self._next - 1)) is not None:
+            known[_LAST] = len(pieces)
 
-    def _literal(self, text: str, owner: int, before: int) -> None:
-        """Take what stands before a content of `owner` and behind one of `before`."""
-        opening, message = self._traits.opening, self._messages.get(owner, -1)
+    def _literal(self, text: str, owner: int, message: int, before: int) -> None:
+        """Take what stands before a content of `owner`, which is in `message`, and behind one of `before`."""
+        opening = self._traits.opening
         position, length = 0, len(text)
         if not self._inside and before >= 0:
             ends = [at + len(end) for end in self._traits.ends if (at := text.find(end)) >= 0]
@@ -203,7 +199,7 @@ class _Layout:
             before = owner if ends else before  # what follows opens the next turn
         while position < length or (message >= 0 and not self._inside):
             if self._inside:
-                position = self._inside_text(text, position, owner)
+                position = self._inside_text(text, position, owner, message)
                 continue
             found = text.find(opening, position) if opening else -1
             if found < 0 and 0 <= message < self._next and self._regions[message][_END] >= 0:
@@ -259,13 +255,13 @@ class _Layout:
         elif not more:
             self._opened_at = len(self._pieces)
 
-    def _inside_text(self, text: str, position: int, owner: int) -> int:
+    def _inside_text(self, text: str, position: int, owner: int, message: int) -> int:
         """Take what a model wrote up to the end of its turn, or all; return where that ends."""
         traits, current = self._traits, self._next - 1
-        found = min(((at, end) for end in traits.ends if (at := text.find(end, position)) >= 0), default=None)
-        item = owner if owner >= 0 and self._messages.get(owner, -1) == current else self._item()
-        if found is None:
-            foreign = owner >= 0 and self._messages.get(owner, -1) != current
+        found = [(at, end) for end in traits.ends if (at := text.find(end, position)) >= 0]
+        item = owner if owner >= 0 and message == current else self._item()
+        if not found:
+            foreign = owner >= 0 and message != current
             opening = traits.opening
             foreign = foreign or (not traits.ends and bool(opening) and text.find(opening, position) > position)
             if foreign:  # nothing ends it but the turn behind it
@@ -275,7 +271,7 @@ class _Layout:
                 return position + own
             self._own(text[position:], item)
             return len(text)
-        at, end = found
+        at, end = min(found)
         self._own(text[position:at], item)
         start = len(self._pieces)
         self._put(end, item, TRAINABLE)
@@ -284,7 +280,7 @@ class _Layout:
 
     def _own(self, text: str, item: int) -> None:
         """Put what a model wrote around its contents, but for what its prompt had opened before it."""
-        begun = self._regions.get(self._next - 1)
+        begun = self._regions.get(self._next - 1) if self._heads else None
         if begun is not None and begun[0] == len(self._pieces):
             head = next((head for head in self._heads if text.startswith(head)), "")
             if head:
@@ -319,10 +315,11 @@ class _Layout:
             if known[_END] < 0:
                 known[_END:] = size, size
             found[at] = region = Region(*known)
-            first, end = self._spans[at]
-            for place in range(region.start, region.closed):
-                mark = self._marks[place]
-                if not first <= mark // ITEM < end:
-                    mark = first * ITEM + (mark & CONTROL)
-                self._marks[place] = mark | (0 if place in self._opened else TRAINABLE)
+            first, behind = (item * ITEM for item in self._spans[at])
+            self._marks[region.start : region.closed] = [
+                (mark if first <= mark < behind else first + (mark & CONTROL)) | TRAINABLE
+                for mark in self._marks[region.start : region.closed]
+            ]
+        for place in self._opened:
+            self._marks[place] &= ~TRAINABLE
         return found
