@@ -358,7 +358,7 @@ def test_a_server_without_a_stream_is_told() -> None:
 def test_nothing_else_is_asked_of_a_server_that_cannot_answer() -> None:
     for model in (Model(errors=500), Model(tokens=[])):
         told = see(model)
-        assert ["reachable", "about", "streams"] == [check.name for check in told.checks]
+        assert ["reachable", "about", "words", "streams"] == [check.name for check in told.checks]
     assert "key" in see(Model(errors=401))["streams"].remedy
 
 

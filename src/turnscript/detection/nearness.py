@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnscript.conversation import (
     Assistant,
@@ -54,7 +55,10 @@ class Example(Struct, frozen=True):
 
 
 def nearness(format_: Format) -> Nearness:
-    """Return how near the prompts of a format are to its template. Without one there is nothing to compare."""
+    """Return how near the prompts of a format are to its template. Without one there is nothing to compare.
+
+    Words for tools that the template has no place for are left out: they are told of where they stand.
+    """
     template = format_.template
     if template is None:
         return Nearness()
@@ -75,7 +79,7 @@ def nearness(format_: Format) -> Nearness:
 
 def _found(format_: Format, request: Request, now: datetime) -> str:
     try:
-        return format_.prompt(request, now=now).text
+        return replace(format_, words=False).prompt(request, now=now).text
     except TurnscriptError as error:
         return f"({error})"
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from msgspec.structs import replace
+
 from turnscript.detection.nearness import Example, difference, examples, nearness
 from turnscript.errors import TurnscriptError
 from turnscript.format import Format
@@ -68,7 +70,7 @@ async def _beside_server(patient: Patient, format_: Format, found: Findings) -> 
 
 def _ours(format_: Format, example: Example, now: datetime) -> str:
     try:
-        return format_.prompt(example.request, now=now).text
+        return replace(format_, words=False).prompt(example.request, now=now).text
     except TurnscriptError as error:
         return f"({error})"
 
