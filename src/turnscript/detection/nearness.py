@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnscript.conversation import (
     Assistant,
@@ -58,6 +59,7 @@ def nearness(format_: Format) -> Nearness:
     template = format_.template
     if template is None:
         return Nearness()
+    format_ = replace(format_, words=False)  # tools in our words are told by themselves
     now, equal, asked, differences = datetime.now(), 0, 0, list[str]()
     for example in examples():
         try:
