@@ -1,6 +1,6 @@
 """Owns the gateway's choice of a format where nobody names one: by what its server tells, the surest sign first.
 
-The templates here are none of a model's own: the marks that tell one, and enough of Jinja for llama.cpp to read it.
+The templates here are none of a model's own: made of a format, or a few words of Jinja.
 """
 
 from __future__ import annotations
@@ -14,29 +14,26 @@ import httpx2
 import pytest
 from msgspec.structs import replace
 
-import turnscript as ts
+from tests.clues import template_of
 from tests.gateway import tinygguf
 from tests.gateway.running import Running
 from tests.gateway.scripted import Asked, Script, Scripted, said
 from tests.gateway.stage import NO_TLS, Threaded
 from turnscript.backend import Facts
 from turnscript.cli.serve import _banner
-from turnscript.detection.place import of_server
 from turnscript.gateway.config import Config, Model
 from turnscript.gateway.configfile import load
 from turnscript.gateway.doctor_server import _told_besides
 from turnscript.gateway.embedded import Embedded
-from turnscript.gateway.modeltemplate import Sought, template_of
 from turnscript.gateway.upstream import Upstream
 from turnscript.registry import get_backend
 
-QWEN3 = "{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}{# <tool_response> reasoning_content <think> #}"
+QWEN3 = template_of("qwen3")
 CHATTED = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-BROKEN = "{% for m in messages %}[[{{ m.content }}]]"
-GOOSE = ts.get_format("rwkv-goose")
+FOREIGN = "{% for m in messages %}[[{{ m.content }}]]{% endfor %}"
 ASK = {
     "model": "m",
     "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Rain?"}],
@@ -91,10 +88,10 @@ def test_a_server_that_shows_a_template_is_sent_what_it_writes(capsys: pytest.Ca
     [
         ({"model_path": "Hermes-3-Llama-3.1-8B.Q4_K_M.gguf", "chat_template": CHATTED}, "hermes-3-llama-3.1-8b.q4_k_m"),
         ({"model_path": "m.gguf", "chat_template": CHATTED}, "m"),
-        ({"model_path": "Qwen3-8B.gguf", "chat_template": BROKEN}, "qwen3"),
+        ({"model_path": "Qwen3-8B.gguf", "chat_template": FOREIGN}, "qwen3-8b"),
         ({"model_path": "rwkv7-g1.gguf", "chat_template": "rwkv-world"}, "rwkv-goose"),
         ({"model_path": "GLM-4.5-Air-Q4_K_M.gguf"}, "glm"),
-        ({"model_path": "m.gguf", "chat_template": BROKEN}, None),
+        ({"model_path": "m.gguf", "chat_template": FOREIGN}, "m"),
     ],
 )
 def test_what_a_llamacpp_shows_of_its_model_tells_the_format(props: dict[str, str], expected: str | None) -> None:
@@ -140,14 +137,12 @@ def named(model: Model) -> str | None:
 
 def test_a_template_goes_before_a_guess_by_name(tmp_path: Path) -> None:
     model = settled(tmp_path, BARE.format("qwen-main"))
-    assert ("qwen25", True) == (named(model), model.guess)
-    told = model.told(Facts(model="x.gguf", template=CHATTED), shown(CHATTED))
-    assert (True, False) == (told.takes is not None and told.takes.template is not None, told.guess)
+    assert ("qwen25", True) == (named(model), model.guessed)
+    told = model.told(Facts(model="x.gguf", template=QWEN3))
+    assert ("qwen3", False) == (named(told), told.guessed)
+    assert told.why.startswith("detected: what its chat template writes is read by the table ")
     assert model.told(Facts(model="llama-3-8b")) == model
-
-
-def shown(template: str) -> Sought:
-    return Sought(of_server(template, told_by="a server"))
+    assert model.told(Facts(model="llama-3-8b", template=FOREIGN)) == model
 
 
 @pytest.mark.parametrize("setting", ['format = "rwkv-goose"\n', "[models.qwen-main.prompts]\nrole_user = 'human'\n"])
@@ -157,18 +152,15 @@ def test_what_is_set_goes_before_a_template(tmp_path: Path, setting: str) -> Non
 
 
 def test_a_variant_that_is_set_keeps_the_format_that_has_it(tmp_path: Path) -> None:
-    model = settled(tmp_path, BARE.format("rwkv7-main") + f'variant = "{next(iter(GOOSE.variants))}"\n')
-    told = model.told(Facts(template="rwkv-world"))
-    assert (model.takes, "rwkv-goose") == (told.takes, named(told))
+    model = settled(tmp_path, BARE.format("rwkv7-main") + 'variant = "unhinted"\n')
+    assert model == model.told(Facts(template=QWEN3))
 
 
-def test_the_template_in_a_models_own_file_writes(tmp_path: Path) -> None:
+def test_the_template_in_a_models_own_file_is_as_sure(tmp_path: Path) -> None:
     path = tinygguf.write_llama(tmp_path / "m.gguf", template=CHATTED)
     model = Config.for_backend(f"embedded:{path}").models[0]
-    told = model.told(Facts(model="m.gguf"), template_of(Facts(), "http://h", [str(path)]))
-    assert told.takes is not None
-    assert told.takes.template is not None
-    assert CHATTED == told.takes.template.source
+    assert ("hermes", False) == (named(model), model.guessed)
+    assert model == model.told(Facts(template=QWEN3))
 
 
 def test_clues_of_formats_in_the_configuration_count_for_what_a_server_tells(tmp_path: Path) -> None:
@@ -180,14 +172,14 @@ def test_clues_of_formats_in_the_configuration_count_for_what_a_server_tells(tmp
 
 def test_first_tokens_hold_for_what_a_template_tells(tmp_path: Path) -> None:
     model = settled(tmp_path, BARE.format("main") + 'first_token = "<s>"\n')
-    told = model.told(Facts(template=CHATTED), shown("{{ bos_token }}" + CHATTED))
-    assert told.takes is not None
-    assert told.takes.prompt(ts.parse(ASK, "openai-chat")).text.startswith("<s><|im_start|>system")
+    told = model.told(Facts(template=template_of("gemma")))
+    assert ("gemma", "<s>") == (named(told), told.takes and told.takes.document.start)
 
 
 def test_the_doctor_says_what_else_a_server_tells() -> None:
+    assert "; its chat template tells qwen3" == _told_besides(Facts(model="m", template=QWEN3), "hermes")
     assert "; its name tells gemma" == _told_besides(Facts(model="m", root="gemma-3-4b"), "hermes")
-    assert "" == _told_besides(Facts(model="m", root="gemma-3-4b"), "hermes", own=True)
+    assert "" == _told_besides(Facts(model="m", template=QWEN3), "qwen3")
     assert "" == _told_besides(Facts(), "qwen3")
 
 

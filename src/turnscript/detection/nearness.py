@@ -55,13 +55,11 @@ class Example(Struct, frozen=True):
 
 
 def nearness(format_: Format) -> Nearness:
-    """Return how near the prompts of a format are to its template. Without one there is nothing to compare.
-
-    Words for tools that the template has no place for are left out: they are told of where they stand.
-    """
+    """Return how near the prompts of a format are to its template. Without one there is nothing to compare."""
     template = format_.template
     if template is None:
         return Nearness()
+    format_ = replace(format_, words=False)  # tools in our words are told by themselves
     now, equal, asked, differences = datetime.now(), 0, 0, list[str]()
     for example in examples():
         try:
@@ -79,7 +77,7 @@ def nearness(format_: Format) -> Nearness:
 
 def _found(format_: Format, request: Request, now: datetime) -> str:
     try:
-        return replace(format_, words=False).prompt(request, now=now).text
+        return format_.prompt(request, now=now).text
     except TurnscriptError as error:
         return f"({error})"
 
