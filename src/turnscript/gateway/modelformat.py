@@ -74,7 +74,7 @@ def _found(told: Detected, own: Mapping[str, Format]) -> Found:
     format_ = own.get(told.format) or get_format(told.format)
     if told.variant in format_.variants:
         format_ = format_.variant(str(told.variant))
-    return Found(format_, f"{DETECTED}{told.reason}", told.evidence != "template", told.guess)
+    return Found(format_, f"{DETECTED}{told.reason}", told.evidence != "template" or told.exact is False, told.guess)
 
 
 def prompted(prompts: Mapping[str, Any], path: str = SECTION) -> Found:
