@@ -96,6 +96,55 @@ def test_between_tokens_of_json_is_at_most_one_blank_or_newline() -> None:
         assert not taken(asked, f"{head}{arguments}{tail}"), arguments
 
 
+FOLDER = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "in": {"type": "array", "items": {"$ref": "#"}}},
+    "required": ["name", "in"],
+}
+CELL = {
+    "$ref": "#/$defs/cell",
+    "$defs": {
+        "cell": {"type": "object", "properties": {"next": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/cell"}]}}},
+    },
+}
+SUM = {
+    "$ref": "#/$defs/value",
+    "$defs": {
+        "value": {"anyOf": [{"type": "integer"}, {"$ref": "#/$defs/sum"}]},
+        "sum": {"type": "array", "items": {"$ref": "#/$defs/value"}, "minItems": 2, "maxItems": 2},
+    },
+}
+DEEP: dict[str, tuple[Any, str, str, str]] = {
+    "the whole": (FOLDER, '{"name":"a","in":[', '{"name":"a","in":[]}', "]}"),
+    "or null": (CELL, '{"next":', '{"next":null}', "}"),
+    "optional": (CELL, '{"next":', "{}", "}"),
+    "one by the other": (SUM, "[1,", "[1,1]", "]"),
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+@pytest.mark.parametrize("target", ["gbnf", "kbnf", "lark"])
+def test_what_leads_back_to_itself_ends(name: str, target: str) -> None:
+    """At about a dozen levels, as its rules are counted."""
+    schema, head, inner, tail = DEEP[name]
+    told = ts.get_format("batuta-chatml").answer_grammar(json_of(schema), target=target, bounded=True)
+    free = ts.get_format("batuta-chatml").answer_grammar(json_of(schema))
+    accepted = {"kbnf": accepted_by_kbnf, "lark": accepted_by_llguidance}.get(target)
+    for levels, taken_ in ((1, True), (2, True), (11, True), (14, False), (40, False)):
+        written = head * (levels - 1) + inner + tail * (levels - 1)
+        assert matches(free.rules, written)
+        here = matches(read_gbnf(told.text), written) if accepted is None else accepted(told.text, written)
+        assert here == taken_, levels
+    assert not told.losses
+
+
+def test_rules_that_are_too_many_to_copy_stay_without_an_end() -> None:
+    many = {f"p{number}": {"type": "object", "properties": {"a": {"$ref": "#"}}} for number in range(300)}
+    told = ts.get_format("batuta-chatml").answer_grammar(json_of({"type": "object", "properties": many}), bounded=True)
+    assert matches(told.rules, '{"p1":{"a":' * 20 + "{}" + "}}" * 20)
+    assert len(told.text) < 200_000
+
+
 def test_what_was_agreed_on_is_bounded_where_that_is_asked_for() -> None:
     format_ = ts.get_format("rwkv-universal")
     agreed, bounded = format_.grammar([tool("f")]), format_.grammar([tool("f")], bounded=True)

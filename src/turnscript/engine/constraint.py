@@ -21,6 +21,7 @@ from turnscript.engine.recent import KB, MB, recent
 from turnscript.engine.states import Do, model_turn, states_of
 from turnscript.engine.table import Document
 from turnscript.errors import InvalidRequest, UnknownName, Unsupported
+from turnscript.grammar.levels import end_levels
 from turnscript.grammar.nodes import (
     EMPTY,
     Ending,
@@ -230,6 +231,8 @@ class _Turn:
         if not found:
             raise InvalidRequest("there is nothing to tell in a grammar: no tool, and no shape of an answer")
         self.rules.settle()
+        if self._bounded:
+            end_levels(self.rules)
         return found
 
     def _answer(self) -> Node:

@@ -108,6 +108,10 @@ class Rules:
                 self.lose(path, "a grammar tells it of strings in quotes alone")
             node = self._rules.get(node.name, EMPTY)
 
+    def own(self) -> dict[str, Node]:
+        """The rules by their names, without those of JSON."""
+        return dict(self._rules)
+
     def rule(self, name: str) -> Node | None:
         """The rule of a name, also of JSON's own; None where there is none yet."""
         return self._rules.get(name, self._json.get(name))
