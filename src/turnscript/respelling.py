@@ -8,6 +8,7 @@ changes is told as losses, though nothing but white space and escapes is ever an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -39,8 +40,7 @@ SPACED, COMPACT = Spelling(", ", ": "), Spelling(",", ":")
 
 RESPELLED = "its JSON is spelled in one way, because normalize_json asks for it"
 _SPACE = " \t\r\n"
-_JSON = frozenset("{[")
-_BEGINNINGS = _JSON | set(_SPACE)
+_is_like_json = re.compile(rf"[{_SPACE}]*[{{\[]").match
 _SPELLED = frozenset({ToolCall, ToolResult, ToolsChange})
 
 Spell = Callable[[str], str]
@@ -110,28 +110,24 @@ def _characters(forges: Callable[[str], bool]) -> Spell:
 def _escaped(items: Sequence[Item]) -> list[Item]:
     """Return those calls, results and changes of tools in whose JSON something may be an escape.
 
-    Every prompt has all of its items looked at, and nearly none has an escape. So this is one loop that looks at the
-    first character of a result, and searches for one character, which takes a sixth of the time that two take.
+    Every prompt has all of its items looked at, and nearly none has an escape. So this is one loop, which looks at how
+    a result begins, and for one character first: to search for that takes a sixth of the time that two take.
     """
     found = []
     for item in items:
         kind = type(item)
         if kind is ToolCall:
             text = item.arguments  # type: ignore[attr-defined]
-            if "\\" in text and has_escapes(text):
+            if "\\" in text and "\\u" in text and has_escapes(text):
                 found.append(item)
         elif kind is ToolResult:
             for part in item.content:  # type: ignore[attr-defined]
-                if type(part) is Text and part.text[:1] in _BEGINNINGS and "\\" in part.text and _is_escaped(part.text):
+                if type(part) is Text and _is_like_json(part.text) and has_escapes(part.text):
                     found.append(item)
                     break
         else:
             found.append(item)
     return found
-
-
-def _is_escaped(text: str) -> bool:
-    return text.lstrip(_SPACE)[:1] in _JSON and has_escapes(text)
 
 
 def _item(item: Item, spell: Spell) -> tuple[Item, list[str]]:

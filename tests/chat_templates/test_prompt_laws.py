@@ -168,3 +168,15 @@ def test_some_templates_grow_and_others_say_why_not() -> None:
     reasons = {of_sample(path).document.grows for path in SAMPLES}
     assert "" in reasons
     assert len(reasons) > 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key"),
+    [('{"a": "x", "a": "y"}', "a"), ('{"b": {"a": "x", "c": 1, "c": {}}}', "c"), ('{"a": "x", "b": {"a": "y"}}', "")],
+)
+def test_a_key_that_is_there_twice_is_told(fmt: ts.Format, arguments: str, key: str) -> None:
+    request = conversation("", "")
+    items = [replace(item, arguments=arguments) if isinstance(item, ts.ToolCall) else item for item in request.items]
+    losses = fmt.prompt(replace(request, conversation=ts.Conversation(items=items, tools=request.tools))).losses
+    told = [loss.detail for loss in losses if "twice" in loss.detail]
+    assert ([f"the key {key!r} is there twice; the last one counts"] if key else []) == told

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import turnscript as ts
@@ -16,7 +17,7 @@ from tests import corpora
 from tests.conformance.examples import fewer
 from tests.strategies.conversations import plain_requests
 from turnscript.engine.layout import layout_of
-from turnscript.jsontext import is_json, is_object, with_characters
+from turnscript.jsontext import has_escapes, is_json, is_object, with_characters
 
 FEWER = fewer()
 FORMATS = [*ts.formats(), *ts.model_formats()]
@@ -169,6 +170,12 @@ def test_where_nothing_is_protected_a_hidden_tag_stays_hidden() -> None:
 )
 def test_characters_are_written_and_all_else_stays(text: str, shown: str) -> None:
     assert shown == with_characters(text)
+
+
+@given(text=st.text(alphabet="\\u5é"))
+def test_an_escape_is_a_u_behind_an_odd_number_of_backslashes(text: str) -> None:
+    runs = [len(run) for run in re.findall(r"(\\+)u", text)]
+    assert any(run % 2 for run in runs) == has_escapes(text)
 
 
 @pytest.mark.parametrize("text", [r'"\u5317"', r"\u5317", "12", r'It is {"a":"\u5317"}.', r'{"a":"\u5317"} {}'])
