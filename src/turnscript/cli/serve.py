@@ -142,7 +142,9 @@ def _overrides(options: dict[str, Any]) -> dict[str, Any]:
     }
     if options["backend"] is not None:
         said |= {_BACKEND: options["backend"], "server.default_model": "default"}
-    said |= {f"models.default.{key.rstrip('_')}": options[key] for key in ("format_", "template", "kind", "context")}
+    said |= {
+        f"models.default.{key.rstrip('_')}": options.get(key) for key in ("format_", "template", "kind", "context")
+    }
     return {path: value for path, value in said.items() if value is not None}
 
 

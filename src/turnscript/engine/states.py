@@ -236,7 +236,7 @@ class States:
         """Return the end of a text that is the first half of a closing, where the other is what stopped the backend."""
         closing, generation = self.turn.close if group is None else group.close, self.layout.document.generation
         for stop in (*generation.stops, *generation.stops_with_tools):
-            at = closing.find(stop) if stop else 0
+            at = max(closing.find(stop), 0) if stop else 0
             for half in (closing[:at], closing[:at].strip()):
                 if half.strip() and rest.endswith(half):
                     return half
