@@ -135,7 +135,8 @@ class LooseRun:
         assert match is not None
         if match.end() == len(text) and not closing and match[2] is None:
             return position
-        if match[1].lower() not in _LANGUAGES:
+        closes = self._fresh and self._inside[-1:] == ["```"]  # what looked like an opening was the end of other code
+        if closes or match[1].lower() not in _LANGUAGES:
             self.failed = True
             return position
         self._fresh = True

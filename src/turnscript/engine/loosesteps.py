@@ -103,7 +103,8 @@ class LooseSteps(CallSteps):
         if run.unknown:
             self._issue("unknown_tool", f"no tool is called {run.unknown!r}, so its call is text", position)
         self._again, self._run_raw = "".join(self._run_raw), []
-        self._spared = self._offset + position
+        lines = len(self._again) - len(self._again.rstrip("\r\n")) if self._again.strip() else 0
+        self._spared = self._offset + position - lines  # a run may begin behind those
         self._held_run, self._step = None, self._back_to
 
     def _tell_run(self, position: int) -> None:

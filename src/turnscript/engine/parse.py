@@ -26,7 +26,7 @@ from turnscript.engine.scanner import WIDEST
 from turnscript.engine.states import Action, Do
 from turnscript.engine.telling import Malformed
 from turnscript.errors import type_of
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd
+from turnscript.events import Event, MessageEnd, PartDelta
 
 
 class TurnParser(LooseSteps):
@@ -301,7 +301,9 @@ class TurnParser(LooseSteps):
             self._read(line[:-1])
             self._next_text()
             return end
-        if self._finish in (None, "stop") and not self._strict:
+        if self._finish == "length":
+            end = self._before_cut(text, position)
+        elif self._finish in (None, "stop") and not self._strict:
             end -= len(self._stripped(text[position:]))
         self._content(text[position:end])
         self._read(text[end:])
@@ -349,7 +351,7 @@ class TurnParser(LooseSteps):
         do, place = action.do, action.place
         if do in (Do.OPEN, Do.GROUP) and place is not None:
             self._opened = max(0, self._offset + start)  # the prompt may have written the white space before
-            self._open(do, place, literal)
+            self._open(do, place, literal, start)
             return
         if do is Do.AGAIN and place is not None:
             self._open_again(place, literal)
@@ -395,7 +397,7 @@ class TurnParser(LooseSteps):
         self._end_part()
         self._step = self._over
 
-    def _open(self, do: Do, place: Place, literal: str) -> None:
+    def _open(self, do: Do, place: Place, literal: str, start: int) -> None:
         """A segment or a group begins. A text goes on until it is certain that this is one."""
         generated = self._read(literal)
         self._within = self._state if self._step == self._text else None
@@ -411,6 +413,8 @@ class TurnParser(LooseSteps):
             self._end_part()
             self._enter_gap(place.kind if self._state.kind == place.kind else "", self._group)
             return
+        if place.segment.group is not None and place.open and self._group is None and not self._strict:
+            self._call_issue("mended_call", f"a call without {place.group_open.strip()} before it", start)
         self._place = place
         self._call_raw, self._group_raw = [*self._group_raw, generated], []
         self._head = {"name": name_of_line(literal.strip().split("\n")[0])} if place.segment.named else {}
@@ -435,15 +439,6 @@ class TurnParser(LooseSteps):
             self._miss_close(0, ended=True)
         elif step == self._gap and self._strict and not self._held and not self._offset:
             self._between("", None)
-
-    def _end_cut_call(self, broken: bool) -> None:
-        if self._strict:
-            self._fail("a call is not complete", len(self._held))
-        if not broken:
-            self._call_issue("unclosed_call", "the text ends inside a call", len(self._held))
-            if self._said:
-                self._events.append(PartEnd(self._index, None, self._raw()))
-        self._put_back()
 
     def _unclosed_text(self) -> None:
         place = self._place

@@ -11,6 +11,8 @@ from enum import Enum
 from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple
 
+from msgspec.structs import replace
+
 from turnscript.engine.escape import Escape
 from turnscript.engine.layout import Layout, Place, layout_of
 from turnscript.engine.loose import OPENINGS
@@ -111,6 +113,8 @@ class States:
         self.layout, self.turn, self.strict = layout, turn, strict
         known = turn.segments if strict else (*turn.segments, *turn.also_read)
         segments = [segment for segment in known if calls != "none" or segment.kind != "tool_call"]
+        if calls == "any" and not strict:
+            segments += [_without_opening(one) for one in segments if _begins_by_itself(one)]
         self.places = [layout.place_of(turn, segment) for segment in segments]
         self._stops, self._calls, self._names = stops, calls != "none", names
         self._joints = {**layout.document.also_joined, **layout.document.joints}
@@ -223,10 +227,14 @@ class States:
         """The openings that may follow a kind; at the start of a turn, all."""
         for place in self.places:
             joint = self._joints.get((kind, place.kind), "" if self.bare is None else None) if kind else ""
+            if joint is None and self.loose and place.open.strip() and not place.segment.tentative:
+                joint = ""  # a template joins no text and call; a model may
             if joint is None or place.segment.bare or not (self.strict or place.model):
                 continue
             # A name must fill its line: with less white space before it, it would be the end of another word.
             spaces: Iterable[str] = [joint] if place.segment.named else _tails(joint + place.indent)
+            if self.loose and joint.startswith("\n") and not place.segment.named:
+                spaces = [*spaces, " "]  # a blank in the place of the line
             for core, action in self._cores(place):
                 for space in spaces if spaced else ("",):
                     yield space + core, action
@@ -249,7 +257,7 @@ class States:
         group = place.segment.group
         if not place.open and (group is None or (place.segment.tentative and place.body.begins)):
             array = group.open.strip() if group else ""
-            for literal in (place.body.begins,) if self.strict else place.body.openings:
+            for literal in (place.body.begins,) if self.strict else place.body.openings or (place.body.begins,):
                 for before in (f"{array}{space}" for space in _IN_ARRAY) if array else ("",):
                     yield before + literal, Action(Do.OPEN, len(before + literal), place, len(literal))
             return
@@ -261,6 +269,13 @@ class States:
         core, action = _opening(place, self.strict)
         if not place.segment.named:
             yield core, action
+            if (
+                group is not None and core[:-1].rstrip() and core[-1] in "[{" and not self.strict
+            ):  # a blank between marks
+                other = core[:-1].rstrip() + ("[" if core[-2] == " " else " [")
+                yield other, action._replace(core=len(other))
+            if group is not None and place.open.strip() and self.loose:  # a group without its opening
+                yield place.open.strip(), Action(Do.OPEN, len(place.open.strip()), place)
         for name in self._names if place.segment.named else ():
             literal = f"{name}\n{core}"
             yield literal, action._replace(core=len(literal))
@@ -350,6 +365,19 @@ class States:
 _LINES = ("\n", "\n\n")  # before calls that stand on a line of their own
 _TEXTS = ("thinking", "assistant")
 _IN_ARRAY = ("", " ", "\n", "\n ", "\n  ", "\n    ")  # as JSON is laid out
+
+
+def _begins_by_itself(segment: Segment) -> bool:
+    """Whether a call is known without its opening, by a tag that its payload begins with."""
+    return segment.kind == "tool_call" and bool(
+        segment.group is None and segment.open and segment.body.begins.startswith(("<", "[")) and segment.body.says_name
+    )
+
+
+@lru_cache(maxsize=64)
+def _without_opening(segment: Segment) -> Segment:
+    """The same segment where nothing opens it; the same one every time."""
+    return replace(segment, open="", tentative=True)
 
 
 def _opening(place: Place, strict: bool) -> tuple[str, Action]:
