@@ -18,6 +18,7 @@ from turnscript.events import PartDelta, PartEnd, PartStart
 SPACE = re.compile(r"[ \t\r\n]*")
 _LONGEST_HEAD = 8192
 _BLANKS = " \t\r\n"
+_LEAST_OF_TAG = 2  # how much of a tag is hardly anything else
 
 
 class CallSteps(Teller):
@@ -94,7 +95,7 @@ class CallSteps(Teller):
             return found.end()
         if found is None and not self._closing and scanner.hold(text, position) <= space:
             return position
-        if space == length:
+        if space == length or (self._closing and self._finish == "length" and scanner.hold(text, position) <= space):
             return self._end_without_close(text, position)
         self._miss_close(position)
         return position
@@ -128,6 +129,27 @@ class CallSteps(Teller):
         end = len(text) if self._closing else scanner.hold(text, position)
         self._call_raw.append(self._read(text[position:end]))
         return end
+
+    def _before_cut(self, text: str, position: int) -> int:
+        """Where a text ends that the limit has cut: before the beginning of a tag, which is no content."""
+        held = self._state.plain.hold(text, position)
+        begun = text[held:].strip()
+        if len(begun) < _LEAST_OF_TAG or begun[0].isalnum():
+            return len(text)
+        self._issue("cut_tag", f"the limit has cut a tag: {begun}", held)
+        return held
+
+    def _end_cut_call(self, broken: bool) -> None:
+        if self._strict:
+            self._fail("a call is not complete", len(self._held))
+        if not broken:
+            self._call_issue("unclosed_call", "the text ends inside a call", len(self._held))
+            if self._said:
+                self._events.append(PartEnd(self._index, None, self._raw()))
+            place = self._place
+            if self._finish == "length" and place is not None and not place.segment.tentative:
+                return  # the limit has cut it: only the raw answer has the beginning
+        self._put_back()
 
     def _begin_payload(self, place: Place, read: dict[str, Any]) -> None:
         read = read if self._strict else {}  # a model is to write JSON, whatever its tag says
@@ -190,6 +212,8 @@ class CallSteps(Teller):
             self._events.append(PartDelta(self._index, machine.taken(), self._raw()))
         call = ToolCall(**(self._head | fields))
         if not self._strict:
+            if place.segment.tentative and place.close and not place.open:
+                self._call_issue("mended_call", "a call without its opening", position)
             for kind, detail in machine.issues:
                 self._call_issue(kind, detail, position)
             if self._tools and call.name not in self._tools:

@@ -14,22 +14,22 @@ an issue is an error.
 from __future__ import annotations
 
 import codecs
-import re
 from collections.abc import Callable, Sequence
 
 from turnscript.conversation import Assistant, Issue, Thinking
-from turnscript.engine.callsteps import SPACE, CallSteps
+from turnscript.engine.callsteps import SPACE
 from turnscript.engine.heads import HeadEnd
 from turnscript.engine.layout import Place
+from turnscript.engine.loosesteps import LooseSteps
 from turnscript.engine.names import name_of_line
-from turnscript.engine.scanner import WIDEST, Scanner
+from turnscript.engine.scanner import WIDEST
 from turnscript.engine.states import Action, Do
 from turnscript.engine.telling import Malformed
 from turnscript.errors import type_of
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd
+from turnscript.events import Event, MessageEnd, PartDelta
 
 
-class TurnParser(CallSteps):
+class TurnParser(LooseSteps):
     """Reads the inside of one turn, whole or in pieces."""
 
     __slots__ = ()
@@ -198,13 +198,17 @@ class TurnParser(CallSteps):
 
     def _gap(self, text: str, position: int) -> int:
         """Between segments: an opening, an end, or text."""
-        scanner, length = self._state.scanner, len(text)
+        state, length = self._state, len(text)
+        scanner = state.plain if self._uncounted or self._seeding or self._is_spared(position) else state.scanner
         space = SPACE.match(text, position, position + WIDEST).end()  # type: ignore[union-attr]
         if space == length and not self._closing and space - position < WIDEST:
             return position
         found = scanner.near(text, position, space, self._closing)
         if found is not None:
             action = scanner.actions[found[0]]
+            if action.do is Do.LOOSE:
+                self._begin_run()
+                return position
             if self._strict:
                 self._between(text[position : found.end() - action.core], action)
             before = self._read(text[position : found.start()])
@@ -264,13 +268,20 @@ class TurnParser(CallSteps):
 
     def _text(self, text: str, position: int) -> int:
         """Inside a text: up to the next literal that means something, or what may become one."""
-        scanner = self._state.scanner
+        scanner, spared = self._state.scanner, self._is_spared(position)
+        if not spared and self._is_fresh() and (begun := self._begins_loose(text, position)) is not None:
+            return begun
         if self._uncounted or self._seeding:
-            scanner, found, held = self._behind_prompt(text, position)
+            behind = len(text) if self._seeding else position + self._uncounted
+            scanner, found, held = self._by_parts(text, position, self._state.own, behind)
+        elif spared:
+            scanner, found, held = self._by_parts(text, position, self._state.plain, self._spared - self._offset)
         else:
             found, held = scanner.find(text, position, self._closing), -1
         if found is not None:
             action = scanner.actions[found[0]]
+            if action.do is Do.LOOSE:
+                return self._begin_run_in_text(text, position, found)
             end = found.end() - action.ahead
             self._content(text[position : found.start()])
             self._act(action, text[found.start() : end], found.start())
@@ -290,30 +301,13 @@ class TurnParser(CallSteps):
             self._read(line[:-1])
             self._next_text()
             return end
-        if self._finish in (None, "stop") and not self._strict:
+        if self._finish == "length":
+            end = self._before_cut(text, position)
+        elif self._finish in (None, "stop") and not self._strict:
             end -= len(self._stripped(text[position:]))
         self._content(text[position:end])
         self._read(text[end:])
         return len(text)
-
-    def _behind_prompt(self, text: str, position: int) -> tuple[Scanner[Action], re.Match[str] | None, int]:
-        """The same where the prompt has written a part of the text: the client's stops count only behind that.
-
-        Gives the scanner, the first literal that is certain, and what waits if there is none.
-        """
-        own, every = self._state.own, self._state.scanner
-        behind = len(text) if self._seeding else min(position + self._uncounted, len(text))
-        held = min(own.hold(text, position), every.hold(text, behind))
-        found = [
-            (match, scanner)
-            for scanner, start in ((every, behind), (own, position))
-            if (match := scanner.find(text, start, self._closing)) is not None
-            and (self._closing or match.start() < held)
-        ]
-        if not found:
-            return own, None, held
-        first, scanner = min(found, key=lambda one: one[0].start())
-        return scanner, first, held
 
     def _stripped(self, text: str) -> str:
         """White space at the end that belongs to a closing which the backend has taken away."""
@@ -357,7 +351,7 @@ class TurnParser(CallSteps):
         do, place = action.do, action.place
         if do in (Do.OPEN, Do.GROUP) and place is not None:
             self._opened = max(0, self._offset + start)  # the prompt may have written the white space before
-            self._open(do, place, literal)
+            self._open(do, place, literal, start)
             return
         if do is Do.AGAIN and place is not None:
             self._open_again(place, literal)
@@ -403,7 +397,7 @@ class TurnParser(CallSteps):
         self._end_part()
         self._step = self._over
 
-    def _open(self, do: Do, place: Place, literal: str) -> None:
+    def _open(self, do: Do, place: Place, literal: str, start: int) -> None:
         """A segment or a group begins. A text goes on until it is certain that this is one."""
         generated = self._read(literal)
         self._within = self._state if self._step == self._text else None
@@ -419,6 +413,8 @@ class TurnParser(CallSteps):
             self._end_part()
             self._enter_gap(place.kind if self._state.kind == place.kind else "", self._group)
             return
+        if place.segment.group is not None and place.open and self._group is None and not self._strict:
+            self._call_issue("mended_call", f"a call without {place.group_open.strip()} before it", start)
         self._place = place
         self._call_raw, self._group_raw = [*self._group_raw, generated], []
         self._head = {"name": name_of_line(literal.strip().split("\n")[0])} if place.segment.named else {}
@@ -433,16 +429,12 @@ class TurnParser(CallSteps):
         step = self._step
         if step == self._text:  # as most end
             self._unclosed_text()
+        elif self._held_run is not None:
+            self._end_run()
         elif step in (self._call, self._header, self._broken):
             if self._held:
                 self._call_raw.append(self._read(self._held))
-            if self._strict:
-                self._fail("a call is not complete", len(self._held))
-            if step != self._broken:
-                self._call_issue("unclosed_call", "the text ends inside a call", len(self._held))
-                if self._said:
-                    self._events.append(PartEnd(self._index, None, self._raw()))
-            self._put_back()
+            self._end_cut_call(step == self._broken)
         elif step == self._after_call:
             self._miss_close(0, ended=True)
         elif step == self._gap and self._strict and not self._held and not self._offset:

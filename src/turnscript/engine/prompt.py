@@ -30,7 +30,7 @@ from turnscript.engine.parse import TurnParser
 from turnscript.engine.render import Composer
 from turnscript.engine.replay import Generated, Replays, Strangers, kept, stranger_behind
 from turnscript.engine.spans import Span, Writer
-from turnscript.engine.states import looks_for_names, model_turn, states_of
+from turnscript.engine.states import Calls, looks_for_names, model_turn, states_of
 from turnscript.engine.table import Document
 from turnscript.errors import Unsupported
 from turnscript.grammar.notations import writer_of
@@ -161,7 +161,8 @@ class Prompt:
         """A parser for exactly what a model writes after this prompt: it knows the prefill, the tools and the stops."""
         document = self._document
         names = _names(document, self.offered) if self.offered else ()
-        states = states_of(document, model_turn(document), False, self.client_stops, bool(self.offered), names)
+        calls: Calls = "any" if self.offered else "none"
+        states = states_of(document, model_turn(document), False, self.client_stops, calls, names)
         turn = TurnParser(states, self.offered)
         turn.stops, turn.lead = self.stops, self._missing or turn.lead
         if self._seed:
@@ -269,7 +270,8 @@ def bare_parser(
         raise TypeError(f"stops are a list of strings: write [{stops!r}]")
     offered = None if tools is None else declared(tools)
     names = _names(document, offered or ())
-    states = states_of(document, model_turn(document), False, tuple(stops), tools is None or len(tools) > 0, names)
+    calls: Calls = "tagged" if offered is None else "any" if offered else "none"
+    states = states_of(document, model_turn(document), False, tuple(stops), calls, names)
     turn = TurnParser(states, offered)
     turn.seed("" if prefill is None else prefill or answer_opening(document))
     return turn
@@ -278,7 +280,7 @@ def bare_parser(
 @lru_cache(maxsize=64)
 def _strangers(document: Document, calls: bool) -> Strangers:
     """What ends the model's turn and belongs to somebody else's. `calls`: whether tools are offered."""
-    literals = tuple(states_of(document, model_turn(document), False, (), calls).strangers)
+    literals = tuple(states_of(document, model_turn(document), False, (), "tagged" if calls else "none").strangers)
     return Strangers(literals, tuple(map(str.strip, literals)))
 
 

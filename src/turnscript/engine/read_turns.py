@@ -252,7 +252,7 @@ class _Reader:
             )
         named = named_call(turn)
         names = lines_before(named.open, text) if named is not None else ()
-        states = states_of(self.document, turn, True, (), True, names)
+        states = states_of(self.document, turn, True, (), "tagged", names)
         parser = TurnParser(states, tools, strict=True, may_stay_open=cut.last)
         parser.lead = ""  # which is gone; more white space is of the text
         try:

@@ -122,11 +122,11 @@ class Scanner(Generic[Action]):
         held = match.start() if match else len(text)
         held = min(held, self._hold_long(text, start)) if self._long else held
         if held < len(text) and "\\" in text[max(held - self._name, start) : held + 1]:
-            return self._before_escape(text, max(held - self._reach - _SLASHES, start), held)
+            return self.before_escape(text, max(held - self._reach - _SLASHES, start), held)
         return held
 
-    def _before_escape(self, text: str, start: int, held: int) -> int:
-        """The same, but not inside an escape that is whole: a stop string may begin with the end of a tag."""
+    def before_escape(self, text: str, start: int, held: int) -> int:
+        """From where on something may begin, but not inside a whole escape: a stop may begin with the end of a tag."""
         return next((one.start() for one in self._escaped(text, start) if one.start() < held < one.end()), held)
 
     def _hold_long(self, text: str, start: int) -> int:

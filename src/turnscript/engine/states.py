@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+from msgspec.structs import replace
 
 from turnscript.engine.escape import Escape
 from turnscript.engine.layout import Layout, Place, layout_of
+from turnscript.engine.loose import OPENINGS
 from turnscript.engine.recent import KB, MB, recent
 from turnscript.engine.scanner import Scanner
 from turnscript.engine.table import Document, Group, Segment, Turn
@@ -32,6 +35,11 @@ class Do(Enum):
     STOP = "the client's own stop string"
     AGAIN = "the opening of the segment once more"
     NONE = "there is no thought"
+    LOOSE = "calls may begin that stand in no tag of the format"
+
+
+Calls = Literal["none", "tagged", "any"]
+"""Which calls are looked for: none, as where no tools are offered; those in tags of the format; or any others, too."""
 
 
 class Action(NamedTuple):
@@ -61,10 +69,11 @@ class Tags(NamedTuple):
 class State:
     """A place in a turn: what is looked for there. `kind` is the kind of the segment that ended last, or goes on.
 
-    `own`: the scanner for what the prompt has written already, where the client's stop strings mean nothing.
+    `own`: the scanner for what the prompt has written already, where the client's stop strings mean nothing. `plain`:
+    the one for what is known to hold no calls but in the format's own tags; `loose`: what such calls begin with.
     """
 
-    __slots__ = ("end_spaces", "escape", "kind", "look", "own", "place", "scanner")
+    __slots__ = ("end_spaces", "escape", "kind", "look", "own", "place", "plain", "scanner")
 
     def __init__(
         self,
@@ -73,9 +82,12 @@ class State:
         escape: Escape,
         place: Place | None = None,
         own: Scanner[Action] | None = None,
+        loose: dict[str, Action] = {},  # noqa: B006
     ) -> None:
-        self.scanner: Scanner[Action] = Scanner(literals, escape if place is not None else None)
-        self.own = own if own is not None else self.scanner
+        within = escape if place is not None else None
+        self.plain: Scanner[Action] = Scanner(literals, within)
+        self.scanner = Scanner({**loose, **literals}, within) if loose else self.plain
+        self.own = own if own is not None else self.plain
         self.look = self.scanner.look
         self.kind = kind
         self.escape = escape
@@ -94,14 +106,17 @@ class States:
         turn: Turn,
         strict: bool,
         stops: tuple[str, ...] = (),
-        calls: bool = True,
+        calls: Calls = "tagged",
         names: tuple[str, ...] = (),
     ) -> None:
+        self.loose = calls == "any" and not strict and any(one.kind == "tool_call" for one in turn.segments)
         self.layout, self.turn, self.strict = layout, turn, strict
         known = turn.segments if strict else (*turn.segments, *turn.also_read)
-        segments = [segment for segment in known if calls or segment.kind != "tool_call"]
+        segments = [segment for segment in known if calls != "none" or segment.kind != "tool_call"]
+        if calls == "any" and not strict:
+            segments += [_without_opening(one) for one in segments if _begins_by_itself(one)]
         self.places = [layout.place_of(turn, segment) for segment in segments]
-        self._stops, self._calls, self._names = stops, calls, names
+        self._stops, self._calls, self._names = stops, calls != "none", names
         self._joints = {**layout.document.also_joined, **layout.document.joints}
         self.bare = next((place for place in self.places if place.segment.bare), None)
         self._gaps: dict[tuple[str, int], State] = {}
@@ -118,7 +133,8 @@ class States:
             sign = "" if kind or group or self.strict else self.turn.no_thought.strip()
             if sign and not any(sign.startswith(one) for one in literals):
                 literals[sign] = Action(Do.NONE, len(sign))
-            state = self._gaps[key] = State(literals | self._ends(), kind, self.layout.escape)
+            loose = self._loose_literals(("",)) if group is None and self.bare is not None else {}
+            state = self._gaps[key] = State(literals | self._ends(), kind, self.layout.escape, loose=loose)
         return state
 
     def text(self, place: Place) -> State:
@@ -128,8 +144,29 @@ class States:
             literals, own = self._text_literals(place, self._client()), None
             if self._stops:
                 own = Scanner(self._text_literals(place, {}), place.escape)
-            state = self._texts[place] = State(literals, place.kind, place.escape, place, own)
+            loose = self._loose_literals(_LINES) if place.kind == "assistant" else {}
+            state = self._texts[place] = State(literals, place.kind, place.escape, place, own, loose)
         return state
+
+    def _loose_literals(self, before: tuple[str, ...]) -> dict[str, Action]:
+        """How calls may begin that stand in no tag of the format. All of it is read again by what reads them."""
+        if not self.loose:
+            return {}
+        own = [place.group_open.strip() or place.open.strip() for place in self.places if place.kind == "tool_call"]
+        own = [core for core in own if core]
+        literals = [
+            f"{space}{one}"
+            for one in OPENINGS
+            if not any(one.startswith(core) for core in own)
+            # The format's own opening is the longer one, but not where blank lines before it are this one's.
+            for space in (before[:1] if any(core.startswith(one) for core in own) else before)
+        ]
+        return {literal: Action(Do.LOOSE, len(literal), None, len(literal)) for literal in literals}
+
+    @cached_property
+    def loose_start(self) -> Scanner[Action]:
+        """What such calls begin with where a text begins."""
+        return Scanner(self._loose_literals(("",)))
 
     def rest(self, place: Place) -> State:
         """Inside a text that goes on to the end of the turn, whatever stands in it."""
@@ -190,10 +227,14 @@ class States:
         """The openings that may follow a kind; at the start of a turn, all."""
         for place in self.places:
             joint = self._joints.get((kind, place.kind), "" if self.bare is None else None) if kind else ""
+            if joint is None and self.loose and place.open.strip() and not place.segment.tentative:
+                joint = ""  # a template joins no text and call; a model may
             if joint is None or place.segment.bare or not (self.strict or place.model):
                 continue
             # A name must fill its line: with less white space before it, it would be the end of another word.
             spaces: Iterable[str] = [joint] if place.segment.named else _tails(joint + place.indent)
+            if self.loose and joint.startswith("\n") and not place.segment.named:
+                spaces = [*spaces, " "]  # a blank in the place of the line
             for core, action in self._cores(place):
                 for space in spaces if spaced else ("",):
                     yield space + core, action
@@ -216,7 +257,7 @@ class States:
         group = place.segment.group
         if not place.open and (group is None or (place.segment.tentative and place.body.begins)):
             array = group.open.strip() if group else ""
-            for literal in (place.body.begins,) if self.strict else place.body.openings:
+            for literal in (place.body.begins,) if self.strict else place.body.openings or (place.body.begins,):
                 for before in (f"{array}{space}" for space in _IN_ARRAY) if array else ("",):
                     yield before + literal, Action(Do.OPEN, len(before + literal), place, len(literal))
             return
@@ -228,6 +269,13 @@ class States:
         core, action = _opening(place, self.strict)
         if not place.segment.named:
             yield core, action
+            if (
+                group is not None and core[:-1].rstrip() and core[-1] in "[{" and not self.strict
+            ):  # a blank between marks
+                other = core[:-1].rstrip() + ("[" if core[-2] == " " else " [")
+                yield other, action._replace(core=len(other))
+            if group is not None and place.open.strip() and self.loose:  # a group without its opening
+                yield place.open.strip(), Action(Do.OPEN, len(place.open.strip()), place)
         for name in self._names if place.segment.named else ():
             literal = f"{name}\n{core}"
             yield literal, action._replace(core=len(literal))
@@ -314,8 +362,22 @@ class States:
         return {stop: Action(Do.STOP, len(stop)) for stop in self._stops if stop}
 
 
+_LINES = ("\n", "\n\n")  # before calls that stand on a line of their own
 _TEXTS = ("thinking", "assistant")
 _IN_ARRAY = ("", " ", "\n", "\n ", "\n  ", "\n    ")  # as JSON is laid out
+
+
+def _begins_by_itself(segment: Segment) -> bool:
+    """Whether a call is known without its opening, by a tag that its payload begins with."""
+    return segment.kind == "tool_call" and bool(
+        segment.group is None and segment.open and segment.body.begins.startswith(("<", "[")) and segment.body.says_name
+    )
+
+
+@lru_cache(maxsize=64)
+def _without_opening(segment: Segment) -> Segment:
+    """The same segment where nothing opens it; the same one every time."""
+    return replace(segment, open="", tentative=True)
 
 
 def _opening(place: Place, strict: bool) -> tuple[str, Action]:
@@ -355,11 +417,10 @@ def states_of(
     turn: Turn,
     strict: bool,
     stops: tuple[str, ...] = (),
-    calls: bool = True,
+    calls: Calls = "tagged",
     names: tuple[str, ...] = (),
 ) -> States:
-    """The states of a turn, made once and kept for a while. Without `calls`, as where no tools are offered, the tags of
-    calls are text.
+    """The states of a turn, made once and kept for a while.
 
     `names`: the lines with names that may stand before a call, where a format has those.
     """

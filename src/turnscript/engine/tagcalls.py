@@ -202,7 +202,7 @@ class _TagMachine(ParameterReader):
         self.name, end = found
         self._kinds = kinds_of(self._reading.tools, self.name)
         self._state = self._between
-        return end, False
+        return end, self._reading.tentative
 
     def _header(self, text: str, position: int) -> tuple[int, bool]:
         found = self._word(self._keys, text, position + len(self._open))

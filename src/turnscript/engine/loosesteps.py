@@ -1,0 +1,197 @@
+"""Owns the steps that read calls in no tag of their format: held until it is certain that they are some, or text.
+
+They count only if nothing but white space and further calls follows them up to the end of the turn: what an answer goes
+on behind is an example, and stays text. So nothing of them is told before that, and what is text after all is read once
+more as text, without looking for such calls in it again: each character is read twice at most.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Mapping
+from sys import maxsize
+
+from turnscript.conversation import Assistant, Issue, Tool, ToolCall
+from turnscript.engine.callsteps import SPACE, CallSteps
+from turnscript.engine.loose import LooseCall, LooseRun
+from turnscript.engine.scanner import WIDEST, Scanner
+from turnscript.engine.states import Action, Do, States
+from turnscript.engine.telling import Step
+from turnscript.events import Event, PartDelta, PartEnd, PartStart
+
+_WIDEST_ESCAPE = 600
+_ENDS = (Do.END, Do.FOREIGN, Do.STOP, Do.ON, Do.CLOSE, Do.OPEN, Do.GROUP)
+
+
+class LooseSteps(CallSteps):
+    """Reads calls that stand in no tag of the format."""
+
+    __slots__ = ("_back_to", "_held_run", "_run_raw", "_spared")
+
+    def __init__(
+        self, states: States, tools: Mapping[str, Tool] | None, strict: bool = False, may_stay_open: bool = False
+    ) -> None:
+        super().__init__(states, tools, strict, may_stay_open)
+        self._held_run: LooseRun | None = None
+        self._run_raw: list[str] = []
+        self._back_to: Step = self._gap  # the step that reads it, if it is text
+        self._spared = -maxsize  # up to where, in all that was given, no such calls are looked for
+
+    def _begin_run(self) -> None:
+        self._back_to = self._step
+        self._held_run, self._run_raw = LooseRun(self._tools or {}), []
+        self._step = self._loose
+
+    def _begin_run_in_text(self, text: str, position: int, found: re.Match[str]) -> int:
+        start, end = found.span()
+        if self._state.scanner.before_escape(text, max(position, start - _WIDEST_ESCAPE), start) != start:
+            self._spared = self._offset + end
+            return self._text(text, position)
+        self._content(text[position:start])
+        self._begin_run()
+        return start
+
+    def _by_parts(
+        self, text: str, position: int, own: Scanner[Action], behind: int
+    ) -> tuple[Scanner[Action], re.Match[str] | None, int]:
+        """The first literal that is certain, and what waits if there is none: up to `behind`, fewer literals count.
+
+        What the prompt has written of a text has no stops of the client's, and what is known to be text no loose calls.
+        """
+        every, behind = self._state.scanner, min(behind, len(text))
+        held = min(own.hold(text, position), every.hold(text, behind))
+        found = [
+            (match, scanner)
+            for scanner, start in ((every, behind), (own, position))
+            if (match := scanner.find(text, start, self._closing)) is not None
+            and (self._closing or match.start() < held)
+        ]
+        if not found:
+            return own, None, held
+        first, scanner = min(found, key=lambda one: one[0].start())
+        return scanner, first, held
+
+    def _is_spared(self, position: int) -> bool:
+        """Whether what stands here is known to be text."""
+        return self._offset + position < self._spared
+
+    def _loose(self, text: str, position: int) -> int:
+        """What may be calls, as far as it goes."""
+        run = self._the_run()
+        after = run.feed(text, position, self._closing)
+        self._run_raw.append(text[position:after])
+        if run.failed:
+            self._refuse_run(after)
+        elif run.over:
+            self._judge_run(text, after)
+        return after
+
+    def _judge_run(self, text: str, position: int) -> None:
+        """Behind a run: what ends the turn, or a call in the format's tags; or else all of it is text."""
+        scanner = self._state.plain
+        found = scanner.near(text, position, position, self._closing)
+        if found is not None and scanner.actions[found[0]].do in _ENDS:
+            self._tell_run(position)
+            return
+        if found is None and not self._closing and scanner.hold(text, position) == position:
+            return  # it may yet become one
+        self._refuse_run(position)
+
+    def _refuse_run(self, position: int) -> None:
+        run = self._the_run()
+        if run.unknown:
+            self._issue("unknown_tool", f"no tool is called {run.unknown!r}, so its call is text", position)
+        self._again, self._run_raw = "".join(self._run_raw), []
+        lines = len(self._again) - len(self._again.rstrip("\r\n")) if self._again.strip() else 0
+        self._spared = self._offset + position - lines  # a run may begin behind those
+        self._held_run, self._step = None, self._back_to
+
+    def _tell_run(self, position: int) -> None:
+        """The run is one: its calls are told."""
+        run, raw = self._the_run(), "".join(self._run_raw)
+        self._held_run, self._run_raw = None, []
+        if self._back_to == self._text:
+            self._end_part()
+        begin = self._offset + position - len(raw)
+        start = 0
+        for found in run.found:
+            self._read(raw[start : found.end])
+            start = found.end
+            for call in found.calls:
+                self._tell(call)
+            detail = "a call that is not in the tags of its format"
+            self._issues.append(Issue("mended_call", detail, max(0, begin), max(0, begin + found.end)))
+        self._read(raw[start:])
+        self._place = None
+        self._enter_gap(ToolCall.kind)
+
+    def _tell(self, said: LooseCall) -> None:
+        self._index += 1
+        call = ToolCall(name=said.name, arguments="")
+        if said.id is not None:
+            call.id = said.id
+        self._events.append(PartStart(self._index, call, self._raw()))
+        arguments = self._states.layout.escape.remove(said.arguments)
+        self._events.append(PartDelta(self._index, arguments, ""))
+        whole = ToolCall(name=said.name, arguments=arguments)
+        if said.id is not None:
+            whole.id = said.id
+        self._events.append(PartEnd(self._index, whole, ""))
+        self._calls += 1
+
+    def _end_run(self) -> None:
+        """The text is over inside what may be calls: they are told, or read as text."""
+        run = self._the_run()
+        if self._held:
+            self._offset += run.feed(self._held, 0, True)
+            self._run_raw.append(self._held)
+            self._held = ""
+        if run.ends(self._finish == "length"):
+            self._tell_run(0)
+            return
+        self._refuse_run(0)
+        again, self._again = self._again, ""
+        self._offset -= len(again)
+        self._events = self._run(again)
+        self._finish_step()
+
+    @abstractmethod
+    def _run(self, text: str) -> list[Event]:
+        """Read a text as far as it goes."""
+
+    @abstractmethod
+    def _finish_step(self) -> None:
+        """End whatever goes on when the text is over."""
+
+    def _the_run(self) -> LooseRun:
+        assert self._held_run is not None
+        return self._held_run
+
+    def _is_fresh(self) -> bool:
+        """Whether a text has been opened, by the prompt or by the model, and says nothing yet."""
+        place = self._place
+        return (
+            not self._texts
+            and self._states.loose
+            and not self._seeding
+            and place is not None
+            and place.kind == Assistant.kind
+        )
+
+    def _begins_loose(self, text: str, position: int) -> int | None:
+        """Begin a run where a text begins like one. None: it does not; the same place and step: that is not certain."""
+        scanner, length = self._states.loose_start, len(text)
+        space = SPACE.match(text, position, position + WIDEST).end()  # type: ignore[union-attr]
+        if space == length and not self._closing and space - position < WIDEST:
+            return position
+        found = scanner.near(text, position, space, self._closing)
+        if found is not None and found.start() == space and self._uncounted <= space - position:
+            counted = position + self._uncounted
+            self._content(text[position:counted])
+            self._begin_run()
+            return counted
+        return position if not self._closing and scanner.hold(text, position) <= space < length else None
+
+
+__all__ = ["LooseSteps"]

@@ -1,0 +1,1 @@
+"""Owns comparisons with what others have collected: their cases, their checks."""
