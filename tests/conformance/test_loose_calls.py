@@ -16,14 +16,18 @@ from turnscript.events import Event
 from turnscript.format import Format
 
 CASES = tomllib.loads((Path(__file__).parents[1] / "cases" / "habits.toml").read_text(encoding="utf-8"))["case"]
+LOOSE = [one for one in CASES if "format" not in one]
+TAGGED = [one for one in CASES if "format" in one]
 OFFERED = [ts.Tool(name="get_weather"), ts.Tool(name="search")]
 CALL = '{"name": "search", "arguments": {"text": "%s"}}'
 
 
-def answered(format_: Format, pieces: list[str], tools: list[ts.Tool] | None = None) -> list[Event]:
+def answered(
+    format_: Format, pieces: list[str], tools: list[ts.Tool] | None = None, finish: str = "stop"
+) -> list[Event]:
     """What a parser makes of an answer in pieces."""
     parser = format_.parser(OFFERED if tools is None else tools)
-    return [event for piece in pieces for event in parser.feed(piece)] + parser.close("stop")
+    return [event for piece in pieces for event in parser.feed(piece)] + parser.close(finish)
 
 
 def has_fences(format_: Format) -> bool:
@@ -39,7 +43,7 @@ def told(response: ts.Response) -> tuple[str, list[list[str]]]:
     return "".join(part.text for text in texts for part in text if isinstance(part, ts.Text)), calls
 
 
-@pytest.mark.parametrize("case", CASES, ids=[f"{one['family']}: {one['source']}" for one in CASES])
+@pytest.mark.parametrize("case", LOOSE, ids=[f"{one['family']}: {one['source']}" for one in LOOSE])
 def test_a_habit_is_understood_in_any_pieces(format_name: str, case: dict[str, Any]) -> None:
     format_ = ts.get_format(format_name)
     written = case["written"]
@@ -56,11 +60,20 @@ def test_a_habit_is_understood_in_any_pieces(format_name: str, case: dict[str, A
         assert whole == check_events(answered(format_, pieces), written)
 
 
-@pytest.mark.parametrize("case", CASES, ids=[f"{one['family']}: {one['source']}" for one in CASES])
+@pytest.mark.parametrize("case", LOOSE, ids=[f"{one['family']}: {one['source']}" for one in LOOSE])
 def test_without_tools_nothing_is_a_call(format_name: str, case: dict[str, Any]) -> None:
     written = case["written"]
     text, calls = told(check_events(answered(ts.get_format(format_name), [written], []), written))
     assert (written.rstrip(), []) == (text.rstrip(), calls)
+
+
+@pytest.mark.parametrize("case", TAGGED, ids=[f"{one['family']}: {one['source']}" for one in TAGGED])
+def test_a_habit_of_one_format_is_understood_in_any_pieces(case: dict[str, Any]) -> None:
+    format_, written, finish = ts.get_format(case["format"]), case["written"], case.get("finish", "stop")
+    whole = check_events(answered(format_, [written], finish=finish), written)
+    assert (case.get("text", ""), case["calls"]) == told(whole)
+    for pieces in every_cut(written):
+        assert whole == check_events(answered(format_, pieces, finish=finish), written)
 
 
 @pytest.mark.parametrize("goes_on", ["", "\nThat is all."])
