@@ -121,7 +121,7 @@ def results(step: Step, made: Sequence[ts.ToolCall], order: Sequence[int]) -> li
 
 
 def _wrong(task: Task, tools: dict[str, Tool]) -> str:
-    """What is wrong with a task, empty if nothing is."""
+    """Return what is wrong with a task, empty if nothing is."""
     if task.kind not in KINDS:
         return f"no kind {task.kind!r}, there are {', '.join(KINDS)}"
     if unknown := [name for name in task.tools if name not in tools]:

@@ -123,7 +123,7 @@ def judge_text(
 
 
 def _fault(wanted: Call, made: Made, value: Any) -> str:
-    """What is wrong with a call, empty if nothing is."""
+    """Return what is wrong with a call, empty if nothing is."""
     if made.name != wanted.name:
         return f"calls {made.name} instead of {wanted.name}"
     if not isinstance(value, dict):

@@ -84,7 +84,7 @@ def _page(page: Reference, out: Sink) -> Iterator[str]:
 
 
 def _own_words(own: OwnWords) -> Iterator[str]:
-    """What a chat template takes and is told, and how well it is read."""
+    """Return what a chat template takes and is told, and how well it is read."""
     reads = "a table that was learned from it" if own.learned else f"the table {own.read_as}"
     places = [what for what, there in own.takes.items() if there]
     switches = [f"{name} = {json.dumps(on)} or {json.dumps(off)}" for name, (on, off) in own.switches.items()]

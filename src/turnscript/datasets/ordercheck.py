@@ -39,7 +39,7 @@ WARNINGS = {
 
 
 def has_tools(request: Request) -> bool:
-    """Whether tools are declared or called."""
+    """Return whether tools are declared or called."""
     return bool(request.tools) or ToolCall in map(type, request.items)
 
 

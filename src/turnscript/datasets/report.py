@@ -30,7 +30,7 @@ class TemplateReport(Struct, kw_only=True):
     first: list[str] = []
 
     def lines(self) -> Iterator[str]:
-        """What people are told: how many are as the template writes them, and which are not."""
+        """Return what people are told: how many are as the template writes them, and which are not."""
         if not self.rows:
             return
         yield f"{self.rows - self.unlike:,} of {self.rows:,} rows as your template writes them"

@@ -121,7 +121,7 @@ class Checker:
         ]
 
     def _in_template(self, checker: TurnChecker, example: Example, sample: Sample, out: Writer) -> list[str]:
-        """What is wrong with a sample that a chat template wrote."""
+        """Return what is wrong with a sample that a chat template wrote."""
         texts, marks = out.flat()
         data, widths = self._bytes.spell(sample.ids)
         text = data.decode()

@@ -264,7 +264,7 @@ class _Work:
         batch.add(row.piece, row.raw.number, made.samples, made.digest)
 
     def _warnings(self, example: Example) -> Iterator[str]:
-        """What is unusual in an example. Who only speaks does nothing out of order."""
+        """Return what is unusual in an example. Who only speaks does nothing out of order."""
         if example.spoken is not None:
             return
         request = example.request

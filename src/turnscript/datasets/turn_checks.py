@@ -43,7 +43,7 @@ class TurnChecker:
         self.counts = TurnCounts()
 
     def faults(self, example: Example, sample: Sample, texts: Sequence[str], marks: Sequence[int]) -> Iterator[str]:
-        """What is wrong with the turns of a sample, whose pieces these are; `counts` is what was seen of it."""
+        """Return what is wrong with the turns of a sample, whose pieces these are; `counts` is what was seen of it."""
         request, text = example.request, "".join(texts)
         known: dict[str, list[int]] = {}
         led = exact = later = other = 0
@@ -82,7 +82,7 @@ class TurnChecker:
 
 
 def _trained(texts: Sequence[str], marks: Sequence[int], first: int, end: int) -> tuple[int, int]:
-    """Where what the model writes of some items begins and ends in the text; -1 if there is nothing."""
+    """Return where what the model writes of some items begins and ends in the text; -1 if there is nothing."""
     at, start, stop = 0, -1, -1
     for text, mark in zip(texts, marks, strict=True):
         if text and mark & TRAINABLE and first <= mark // ITEM < end:
@@ -118,7 +118,7 @@ def _value(arguments: str) -> object:
 
 
 def trained_turns(items: Sequence[Item], counts: Sequence[int]) -> list[int]:
-    """Where turns of the model begin of which something is trained. `counts`: how much each item is."""
+    """Return where turns of the model begin of which something is trained. `counts`: how much each item is."""
     found: list[int] = []
     first = 0
     for at, item in enumerate(items):

@@ -117,7 +117,7 @@ def frame_of(trials: Trials) -> Frame:
 
 
 def _header(trials: Trials, trial: Trial, middle: str) -> str:
-    """What stands between a question and whatever the answer begins with."""
+    """Return what stands between a question and whatever the answer begins with."""
     rows = [middle]
     for probe, word in ((THOUGHT_TEXT, THOUGHT), (ONE_CALL, CALL), (THOUGHT_CALL, THOUGHT)):
         other = trials.of(probe)
@@ -232,7 +232,7 @@ def _opened_thought(plain: Trial) -> Thoughts:
 
 
 def _inside(trial: Trial, frame: Frame) -> int:
-    """Where the inside of an answer begins."""
+    """Return where the inside of an answer begins."""
     found = trial.opened(frame.open) if frame.open else None
     if found is not None:
         return found
@@ -281,7 +281,7 @@ def calls_of(trials: Trials, frame: Frame, thoughts: Thoughts) -> Calls:
 
 
 def _without_thought(region: str, thoughts: Thoughts) -> str:
-    """What an answer says behind an empty thought, and behind an empty text where those have marks."""
+    """Return what an answer says behind an empty thought, and behind an empty text where those have marks."""
     for opens, closes in (
         (thoughts.open, thoughts.close),
         ("", thoughts.close),
@@ -362,7 +362,7 @@ def _named_unit(text: str, name: str, start: int, at: int, end: int) -> _Unit:
 
 
 def _closing(behind: str, frame: Frame) -> tuple[str, tuple[str, ...]]:
-    """What closes a call, and what ends the turn where that is another string than elsewhere."""
+    """Return what closes a call, and what ends the turn where that is another string than elsewhere."""
     behind = behind.rstrip()
     for end in (frame.close.strip(), *frame.ends):
         if end and end in behind:

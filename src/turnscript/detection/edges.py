@@ -28,7 +28,7 @@ def head(*texts: str) -> str:
 
 
 def _goes_on(text: str, inside: int, end: int, opens: str, closes: str) -> bool:
-    """Whether a tag that is open at `end` is closed behind it, on the same line and before another begins."""
+    """Return whether a tag that is open at `end` is closed behind it, on the same line and before another begins."""
     closed, opened = text.find(closes, end), text.find(opens, end)
     return closed >= 0 and not 0 <= opened < closed and "\n" not in text[inside:closed]
 

@@ -73,22 +73,22 @@ class Reading(Struct, frozen=True):
 
     @property
     def right(self) -> int:
-        """How many probes are read exactly."""
+        """Return how many probes are read exactly."""
         return _count(self.verdicts, "exact")
 
     @property
     def asked(self) -> int:
-        """How many probes the template wrote."""
+        """Return how many probes the template wrote."""
         return len(self.verdicts) - _count(self.verdicts, "refused")
 
     @property
     def thinks(self) -> bool:
-        """Whether answers have thoughts: the template shows them, opens one in a prompt, or takes them out."""
+        """Return whether answers have thoughts: the template shows them, opens one in a prompt, or takes them out."""
         return self.takes["thoughts"] or any(one.probe in (OPENED, TAKEN_OUT, PASSED) for one in self.verdicts)
 
     @property
     def calls(self) -> bool:
-        """Whether each tool call that the template writes is read."""
+        """Return whether each tool call that the template writes is read."""
         wrong = [one for one in self.verdicts if one.result == "differs" and "call" in one.probe]
         return self.takes["calls"] and not wrong
 
@@ -270,13 +270,13 @@ def _expected(document: Document, probe: Probe, trial: Trial, trials: Trials, in
 
 
 def _knows(document: Document, end: str) -> bool:
-    """Whether a string that ends answers is one of the table's."""
+    """Return whether a string that ends answers is one of the table's."""
     ends = (model_turn(document).close, document.end, *document.generation.stops)
     return any(end in one for one in ends)
 
 
 def _is_apart(document: Document, region: str, first: int, at: int) -> bool:
-    """Whether a place stands behind the end of the turn and the opening of the next one."""
+    """Return whether a place stands behind the end of the turn and the opening of the next one."""
     opening = model_turn(document).open.strip()
     ends = [region.find(stop.strip(), first, at) for stop in document.generation.stops if stop.strip()]
     end = min((one for one in ends if one >= 0), default=-1)
@@ -353,14 +353,14 @@ def seed_of(document: Document, ahead: str) -> str | None:
 
 
 def _behind(document: Document, ahead: str) -> int:
-    """How far what closes the turn before reaches, where an answer has no opening."""
+    """Return how far what closes the turn before reaches, where an answer has no opening."""
     turn = model_turn(document)
     closes = [one.close.strip() for one in document.turns if one.role in turn.behind and one.close.strip()]
     return max((ahead.rfind(close) + len(close) for close in closes if close in ahead), default=0)
 
 
 def _no_thought(turn: Turn, written: str) -> int:
-    """How much of a turn is what stands in place of a thought, which no model writes."""
+    """Return how much of a turn is what stands in place of a thought, which no model writes."""
     mark = turn.no_thought.strip()
     start = len(written) - len(written.lstrip())
     return start + len(mark) if mark and written.startswith(mark, start) else 0

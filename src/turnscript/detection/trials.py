@@ -85,7 +85,7 @@ class Trial:
 
     @property
     def start(self) -> int:
-        """Where the answer's turn begins, where nothing opens it."""
+        """Return where the answer's turn begins, where nothing opens it."""
         return max(self.after, self.shared)
 
     def opened(self, opening: str) -> int | None:
@@ -117,22 +117,22 @@ class Trial:
 
     @property
     def continues(self) -> bool:
-        """Whether the whole begins with the prompt."""
+        """Return whether the whole begins with the prompt."""
         return self.whole.startswith(self.prompt)
 
     @property
     def written(self) -> str:
-        """What stands between the last content and the answer in the whole, as far as a prompt has it too."""
+        """Return what stands between the last content and the answer in the whole, as far as a prompt has it too."""
         return self.whole[self.after : len(self.prompt)] if self.continues else ""
 
     @property
     def ahead(self) -> str:
-        """What stands between the last content and the answer in its prompt."""
+        """Return what stands between the last content and the answer in its prompt."""
         last = str(self.probe.before[-1]["content"])
         return self.prompt[self.prompt.rfind(last) + len(last) :] if last in self.prompt else ""
 
     def differs_from(self, other: Trial | None, word: str, instead: str) -> bool:
-        """Whether another trial is more than this one with one word in place of another."""
+        """Return whether another trial is more than this one with one word in place of another."""
         return other is None or self.whole.replace(word, instead) != other.whole
 
     def shown(self, start: int) -> tuple[bool, bool, int]:
@@ -179,7 +179,7 @@ class Trials:
 
     @cached_property
     def followed(self) -> str:
-        """What stands between the text of an answer and the next question; empty where that cannot be seen."""
+        """Return what stands between the text of an answer and the next question; empty where that cannot be seen."""
         messages = [*TEXT_ONLY.messages(self.manner), {"role": "user", "content": LATER}]
         text = self.written(messages) or ""
         at, end = text.rfind(TEXT), text.rfind(LATER)
@@ -187,7 +187,7 @@ class Trials:
 
     @cached_property
     def aheads(self) -> list[str]:
-        """What stands behind a question in prompts that the wishes make, and that no history begins with."""
+        """Return what stands behind a question in prompts that the wishes make, and that no history begins with."""
         plain, found = self.of(TEXT_ONLY), dict[str, None]()
         messages = TEXT_ONLY.messages(self.manner)
         for wish in self.wishes:
@@ -203,14 +203,14 @@ class Trials:
 
     @cached_property
     def ended(self) -> str:
-        """What stands behind the text of an answer at the end of all."""
+        """Return what stands behind the text of an answer at the end of all."""
         trial = self.of(TEXT_ONLY)
         at = -1 if trial is None else trial.whole.rfind(TEXT)
         return "" if trial is None or at < 0 else trial.whole[at + len(TEXT) :]
 
     @cached_property
     def asked(self) -> str:
-        """What stands before the first question of a conversation."""
+        """Return what stands before the first question of a conversation."""
         trial = self.of(TEXT_ONLY)
         return "" if trial is None or USER not in trial.whole else trial.whole[: trial.whole.find(USER)]
 

@@ -181,7 +181,7 @@ def _write(pieces: list[tuple[bool, str]], out: Writer) -> None:
 
 
 def _spelled(_key: str, value: str) -> str:
-    """How a JSON value is read again: strings have one spelling."""
+    """Return how a JSON value is read again: strings have one spelling."""
     return _STRING.sub(lambda found: safe_json_string(json.loads(found[0])), respace(value))
 
 

@@ -131,7 +131,7 @@ class CallSteps(Teller):
         return end
 
     def _before_cut(self, text: str, position: int) -> int:
-        """Where a text ends that the limit has cut: before the beginning of a tag, which is no content."""
+        """Return where a text ends that the limit has cut: before the beginning of a tag, which is no content."""
         held = self._state.plain.hold(text, position)
         begun = text[held:].strip()
         if len(begun) < _LEAST_OF_TAG or begun[0].isalnum():

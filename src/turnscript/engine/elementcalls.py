@@ -233,7 +233,7 @@ class _ElementMachine(Machine):
         self._say(before + ("" if kind == "array" else f"{json_string(key)}: ") + ('"' if self._string else ""))
 
     def _close(self, key: str) -> None:
-        """What is open ends, whichever key its closing says."""
+        """Return what is open ends, whichever key its closing says."""
         if self._text is not None:
             rest = self._unescaper.close()
             if self._string:

@@ -39,7 +39,7 @@ class Told(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        """How its text is read."""
+        """Return how its text is read."""
         return kind_of(self.schema)
 
     @property
@@ -55,14 +55,14 @@ class Told(NamedTuple):
         return [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
 
     def member(self, key: str) -> Told:
-        """What it says of a member of an object."""
+        """Return what it says of a member of an object."""
         properties = self.schema.get("properties") if isinstance(self.schema, dict) else None
         if isinstance(properties, dict) and key in properties:
             return self._of(properties[key])
         return self._of(self.schema.get("additionalProperties") if isinstance(self.schema, dict) else None)
 
     def item(self) -> Told:
-        """What it says of the values of an array."""
+        """Return what it says of the values of an array."""
         return self._of(self.schema.get("items") if isinstance(self.schema, dict) else None)
 
     def _of(self, schema: Any) -> Told:
@@ -75,7 +75,7 @@ class Told(NamedTuple):
 
 
 def told_of(tools: Mapping[str, Any], name: str | None) -> Told:
-    """What the schema of a tool says of its arguments; nothing where that is not known."""
+    """Return what the schema of a tool says of its arguments; nothing where that is not known."""
     tool = tools.get(name) if name is not None else None
     if tool is None or tool.parameters is None:
         return Told(None, None)
@@ -87,7 +87,7 @@ def told_of(tools: Mapping[str, Any], name: str | None) -> Told:
 
 
 def _pointed(root: Any, pointer: str) -> Any:
-    """What a reference within a schema leads to; None where it leads nowhere."""
+    """Return what a reference within a schema leads to; None where it leads nowhere."""
     if not pointer.startswith("#/"):
         return None
     for step in pointer[2:].split("/"):
@@ -126,12 +126,12 @@ def write_value(text: str, told: Told, mark: str, out: Writer) -> str:
 
 
 def read_again(text: str, told: Told, mark: str, escape: Escape) -> str:
-    """How a JSON value will be read where it is written so."""
+    """Return how a JSON value will be read where it is written so."""
     return write_value(text, told, mark, Writer(escape, archive=False))
 
 
 def _fits(value: Any, told: Told, levels: int) -> bool:
-    """Whether elements say a value, so that it comes back as it is."""
+    """Return whether elements say a value, so that it comes back as it is."""
     if isinstance(value, _Pairs):
         if not (levels and value and value.whole) or told.type == "array" or told.kind == "string":
             return False

@@ -119,7 +119,7 @@ class Verbatim(Escape):
         return text
 
     def forges(self, text: str) -> bool:
-        """Whether the text holds a tag."""
+        """Return whether the text holds a tag."""
         return self.holds(text)
 
 

@@ -298,7 +298,7 @@ class _FunctionMachine(StructureMachine):
         return after
 
     def _closes_string(self, text: str, after: int) -> bool | None:
-        """Whether the quote before `after` ends its string; None where what follows is not there yet."""
+        """Return whether the quote before `after` ends its string; None where what follows is not there yet."""
         if self._into is not None:
             return True
         if not self._open:

@@ -86,7 +86,7 @@ class JsonCall(PlainBody):
         out.content(text)
 
     def id_spelled(self) -> tuple[str, str]:
-        """What stands between an id and the rest, and the id's key with its colon."""
+        """Return what stands between an id and the rest, and the id's key with its colon."""
         comma, colon = (", ", ": ") if self._spaced else (",", ":")
         return comma, f"{json_string(self.id_key)}{colon}"
 

@@ -73,11 +73,11 @@ class LooseSteps(CallSteps):
         return scanner, first, held
 
     def _is_spared(self, position: int) -> bool:
-        """Whether what stands here is known to be text."""
+        """Return whether what stands here is known to be text."""
         return self._offset + position < self._spared
 
     def _loose(self, text: str, position: int) -> int:
-        """What may be calls, as far as it goes."""
+        """Return what may be calls, as far as it goes."""
         run = self._the_run()
         after = run.feed(text, position, self._closing)
         self._run_raw.append(text[position:after])
@@ -169,7 +169,7 @@ class LooseSteps(CallSteps):
         return self._held_run
 
     def _is_fresh(self) -> bool:
-        """Whether a text has been opened, by the prompt or by the model, and says nothing yet."""
+        """Return whether a text has been opened, by the prompt or by the model, and says nothing yet."""
         place = self._place
         return (
             not self._texts

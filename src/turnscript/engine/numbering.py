@@ -52,7 +52,7 @@ class Indices:
         return ""
 
     def fits(self, id_: str | None, name: str) -> bool:
-        """Whether an id is such a number."""
+        """Return whether an id is such a number."""
         return id_ is not None and _INDEX.fullmatch(id_) is not None
 
 

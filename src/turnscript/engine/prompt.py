@@ -132,7 +132,7 @@ class Prompt:
 
     @property
     def opened(self) -> str:
-        """What it has written of the model's turn already, which the model goes on from."""
+        """Return what it has written of the model's turn already, which the model goes on from."""
         return self._seed
 
     @property

@@ -149,7 +149,7 @@ class States:
         return state
 
     def _loose_literals(self, before: tuple[str, ...]) -> dict[str, Action]:
-        """How calls may begin that stand in no tag of the format. All of it is read again by what reads them."""
+        """Return how calls may begin that stand in no tag of the format. All of it is read again by what reads them."""
         if not self.loose:
             return {}
         own = [place.group_open.strip() or place.open.strip() for place in self.places if place.kind == "tool_call"]
@@ -165,7 +165,7 @@ class States:
 
     @cached_property
     def loose_start(self) -> Scanner[Action]:
-        """What such calls begin with where a text begins."""
+        """Return what such calls begin with where a text begins."""
         return Scanner(self._loose_literals(("",)))
 
     def rest(self, place: Place) -> State:
@@ -368,7 +368,7 @@ _IN_ARRAY = ("", " ", "\n", "\n ", "\n  ", "\n    ")  # as JSON is laid out
 
 
 def _begins_by_itself(segment: Segment) -> bool:
-    """Whether a call is known without its opening, by a tag that its payload begins with."""
+    """Return whether a call is known without its opening, by a tag that its payload begins with."""
     return segment.kind == "tool_call" and bool(
         segment.group is None and segment.open and segment.body.begins.startswith(("<", "[")) and segment.body.says_name
     )
@@ -394,7 +394,7 @@ def _opening(place: Place, strict: bool) -> tuple[str, Action]:
 
 
 def _first_characters(place: Place) -> tuple[str, ...]:
-    """What a payload that nothing opens may begin with."""
+    """Return what a payload that nothing opens may begin with."""
     openings = (place.body.begins,) if place.body.begins else place.body.openings
     return tuple(dict.fromkeys(one[:1] for one in openings))
 

@@ -84,7 +84,7 @@ class StructureMachine(Machine):
 
     @property
     def _is_key(self) -> bool:
-        """Whether what comes is the key of a member."""
+        """Return whether what comes is the key of a member."""
         return bool(self._open) and self._open[-1] == "{" and self._key
 
     def _element(self) -> None:

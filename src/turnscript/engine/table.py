@@ -174,7 +174,7 @@ class Segment(Struct, frozen=True):
 
     @property
     def lists_names(self) -> bool:
-        """Whether it is a list of calls whose bracket is ordinary text, but for the name of a tool behind it."""
+        """Return whether it is a list of calls whose bracket is ordinary text, but for the name of a tool behind it."""
         return self.tentative and self.group is not None
 
     @property

@@ -146,11 +146,11 @@ class TemplatePrompt(Prompt):
 
     @property
     def opened(self) -> str:
-        """What it has written of the model's turn already, which the model goes on from."""
+        """Return what it has written of the model's turn already, which the model goes on from."""
         return self._opened.text
 
     def generated(self, response: Response) -> Generated | None:
-        """What a later prompt needs to hold this turn as it was generated."""
+        """Return what a later prompt needs to hold this turn as it was generated."""
         if response.raw is None or not response.items:
             return None
         last = response.items[-1]

@@ -69,7 +69,7 @@ class Header(NamedTuple):
 
     @property
     def tells(self) -> bool:
-        """Whether it says of a value what that is."""
+        """Return whether it says of a value what that is."""
         return bool(self.flag or self.type)
 
     def opened(self, open_: str, key: str, value: str) -> str:
@@ -99,7 +99,7 @@ class Header(NamedTuple):
         return found[1], {key: Json(value.encode()) for key, value in told if value is not None}
 
     def kind(self, found: Mapping[str, Json]) -> Kind | None:
-        """What the attributes of a tag say of its value; None if nothing."""
+        """Return what the attributes of a tag say of its value; None if nothing."""
         said = [plain(found[key]) for key in (self.flag, self.type) if key and key in found]
         return None if not said else "string" if said[0] in ("true", "string", True) else "json"
 
@@ -164,13 +164,13 @@ class XmlParameters(PlainBody):
         return shown, kind
 
     def _kind(self, key: str, value: str, kinds: Mapping[str, Kind]) -> Kind:
-        """What a reader takes a value for: as its tag says, or as the schema does."""
+        """Return what a reader takes a value for: as its tag says, or as the schema does."""
         if self._header.tells:
             return "string" if value.startswith(_QUOTE) else "json"
         return kinds.get(key, "either")
 
     def _spelled(self, kinds: Mapping[str, Kind], key: str, value: str) -> str:
-        """How a JSON value is read again where it is written as the parameter `key`."""
+        """Return how a JSON value is read again where it is written as the parameter `key`."""
         kind = self._kind(key, value, kinds)
         return argument_text(shown_text(value, kind), kind)
 
@@ -416,7 +416,7 @@ def _kinds(schema: bytes) -> Mapping[str, Kind]:
 
 
 def kind_of(schema: Any) -> Kind:
-    """What a schema says of a value: its text is a string, JSON, or either."""
+    """Return what a schema says of a value: its text is a string, JSON, or either."""
     declared = schema.get("type") if isinstance(schema, dict) else None
     if declared is None and isinstance(schema, dict) and isinstance(schema.get("enum"), list):
         return "string" if all(isinstance(one, str) for one in schema["enum"]) else "either"

@@ -126,7 +126,7 @@ def in_bytes(size: int) -> str:
 
 
 def _room(shape: Shape, size: int, free: int | None) -> int | None:
-    """How many tokens fit; None for as many as one likes."""
+    """Return how many tokens fit; None for as many as one likes."""
     if free is None or not shape.per_token:
         return None
     return max(0, int((free - size - _APART) * _SHARE)) // shape.per_token

@@ -274,7 +274,7 @@ class Model(Struct, frozen=True, kw_only=True):
 
     @property
     def wishes(self) -> Wishes:
-        """What the settings say of how a chat template is to be used."""
+        """Return what the settings say of how a chat template is to be used."""
         return Wishes(self.history, self.first_token, tuple(self.own.values()), self.reads)
 
     def told(self, facts: Facts, sought: Sought = NOT_SOUGHT) -> Model:

@@ -22,7 +22,7 @@ _ENOUGH = 8
 
 
 async def words(patient: Patient) -> Check:
-    """Whether prompts have the model's own words, and whether its server would write the same."""
+    """Return whether prompts have the model's own words, and whether its server would write the same."""
     found, model, format_ = Findings("words"), patient.served.model, patient.format
     if format_ is None:
         found.say("no prompt is written yet")

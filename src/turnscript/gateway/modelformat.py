@@ -31,7 +31,7 @@ class Found(Struct, frozen=True):
 
     @property
     def settled(self) -> bool:
-        """Whether the settings say it."""
+        """Return whether the settings say it."""
         return self.format is not None and not self.why.startswith(DETECTED)
 
     def finished(self, variant: str | None, first_token: str | None) -> Found:

@@ -149,7 +149,7 @@ class Served:
 
     @property
     def words(self) -> str:
-        """What tells the words of its prompts from those of another template, for what is remembered of them."""
+        """Return what tells the words of its prompts from those of another template, for what is remembered of them."""
         format_ = self.format
         if self._words is None or self._words[0] is not format_:
             self._words = format_, told_apart(format_)
@@ -157,7 +157,7 @@ class Served:
 
     @property
     def sentences(self) -> list[str]:
-        """What people are told of the words of its prompts."""
+        """Return what people are told of the words of its prompts."""
         if self._sentences is None or self._sentences[0] is not self.model:
             self._sentences = self.model, sentences(self.model)
         return self._sentences[1]

@@ -197,7 +197,7 @@ def _outside(ranges: Ranges) -> Node:
 
 
 def _is_left_out(pair: tuple[str, str]) -> bool:
-    """Whether no character of a range stands for itself in a string of JSON."""
+    """Return whether no character of a range stands for itself in a string of JSON."""
     return pair[1] < " " or (pair[0] == pair[1] and not PLAIN_CHAR.holds(pair[0]))
 
 
@@ -227,14 +227,14 @@ def _plain(pair: tuple[str, str]) -> list[tuple[str, str]]:
 
 
 def size_of(node: Node) -> int:
-    """How many characters an expression has where all that is counted is written out."""
+    """Return how many characters an expression has where all that is counted is written out."""
     if isinstance(node, Repeat):
         return size_of(node.node) * max(node.most or 1, node.least, 1)
     return 1 + sum(map(size_of, children(node)))
 
 
 def _long_counts(node: Node) -> int:
-    """How many parts may be repeated very differently often."""
+    """Return how many parts may be repeated very differently often."""
     mine = isinstance(node, Repeat) and node.most is not None and node.most - node.least > _LONG_COUNT
     return mine + sum(map(_long_counts, children(node)))
 

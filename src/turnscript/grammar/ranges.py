@@ -171,7 +171,7 @@ def _from(whole: int, lower: str | None, upper: str | None, wanted: Range) -> li
 
 
 def _may_end(lower: str | None, upper: str | None, wanted: Range) -> bool:
-    """Whether nothing but zeros may follow where so much of the ends is left."""
+    """Return whether nothing but zeros may follow where so much of the ends is left."""
     above = lower is None or (not lower and not wanted.above)
     return above and (upper is None or bool(upper) or not wanted.below)
 

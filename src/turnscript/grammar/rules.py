@@ -96,11 +96,11 @@ class Rules:
         return self.add(name, node)
 
     def is_text(self, reference: Reference) -> bool:
-        """Whether a rule is one of strings that holds demands."""
+        """Return whether a rule is one of strings that holds demands."""
         return reference.name in self._texts
 
     def lose_text(self, node: Node) -> None:
-        """What a rule of strings holds is lost, because the format has them in another spelling."""
+        """Return what a rule of strings holds is lost, because the format has them in another spelling."""
         seen: set[str] = set()
         while isinstance(node, Reference) and node.name not in seen:
             seen.add(node.name)
@@ -130,7 +130,7 @@ class Rules:
         return self.spent <= MOST_NODES
 
     def count(self, count: int) -> bool:
-        """Whether there is room to count so many more characters: servers write all of them out."""
+        """Return whether there is room to count so many more characters: servers write all of them out."""
         fits = self._counted + count <= _MOST_COUNTED
         self._counted += count if fits else 0
         return fits

@@ -134,7 +134,7 @@ def _xml(body: XmlParameters, out: Payloads) -> None:
 
 
 def _type(body: XmlParameters, out: Payloads) -> None:
-    """What a tag says of its value, between quotes."""
+    """Return what a tag says of its value, between quotes."""
     said = []
     if body.flag:
         said.append((body.flag, '("true" if value is string else "false")'))

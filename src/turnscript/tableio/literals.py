@@ -124,7 +124,7 @@ class _Literals:
 
 
 def _is_taken(names: frozenset[str], rest: str) -> bool:
-    """Whether the rest of a longer opening begins with a name that no call can say."""
+    """Return whether the rest of a longer opening begins with a name that no call can say."""
     return any(rest.startswith(name) for name in names)
 
 

@@ -480,5 +480,5 @@ def _up_to(text: str, words: Sequence[str]) -> str:
 
 
 def _tail(text: str) -> str:
-    """What stands behind the first of the two questions of a probe for locality."""
+    """Return what stands behind the first of the two questions of a probe for locality."""
     return text[text.index("Next") :] if "Next" in text else text

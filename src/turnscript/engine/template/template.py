@@ -158,7 +158,7 @@ class Template:
 
     @cached_property
     def traits(self) -> Traits:
-        """What the template takes, found by rendering probes when somebody first asks."""
+        """Return what the template takes, found by rendering probes when somebody first asks."""
         return study(self.run, self.variables, self.tokens)
 
     @property
