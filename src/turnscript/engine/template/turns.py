@@ -102,12 +102,6 @@ class Turns:
         """Return what a prompt has opened for the model behind the opening of its turn."""
         return "".join(self.pieces[self.opened_at(goes_on) :])
 
-    def shown(self, marked: Marked) -> set[int]:
-        """Return the items of which every content is shown."""
-        numbers = self._shape.numbers
-        missing = {owner for number, owner in enumerate(marked.owners) if number not in numbers}
-        return {owner + self._shift for owner in marked.owners if owner not in missing}
-
     def missing(self, marked: Marked) -> set[int]:
         """Return the items of which a content is not shown."""
         numbers = self._shape.numbers
