@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import socket
@@ -49,3 +50,25 @@ def test_the_browser_is_opened_where_that_is_wanted(tmp_path: object) -> None:
         assert b"opened http://127.0.0.1:" in running.stdout.readline()
         running.process.send_signal(signal.SIGINT)
         assert 0 == running.wait()
+
+
+def test_a_chat_template_is_offered_by_the_name_of_its_model() -> None:
+    with live("playground", "--port", "0", "--no-open", "--template", "examples/chat_template.jinja") as running:
+        found = re.search(r"http://127\.0\.0\.1:\d+", running.stderr.readline().decode())
+        assert found
+        with urllib.request.urlopen(f"{found[0]}/api/names", timeout=20) as answer:
+            name = json.load(answer)["formats"][0]["name"]
+        asked = {"source": '{"messages": [{"role": "user", "content": "Hi"}]}', "format": name}
+        headers = {"content-type": "application/json"}
+        question = urllib.request.Request(f"{found[0]}/api/prompt", json.dumps(asked).encode(), headers)
+        with urllib.request.urlopen(question, timeout=20) as answer:
+            pieces = json.load(answer)["pieces"]
+        assert "<|im_start|>user\n" in "".join(piece["text"] for piece in pieces)
+        running.process.send_signal(signal.SIGTERM)
+        assert 0 == running.wait()
+
+
+def test_a_place_without_a_template_is_an_error() -> None:
+    result = run("playground", "--no-open", "--port", "0", "--template", "examples/chats.jsonl")
+    assert result.exit_code != 0
+    assert "examples/chats.jsonl" in result.stderr

@@ -20,6 +20,7 @@ _EPILOG = """\b
 Examples:
   turnscript playground
   turnscript playground --port 0 --no-open
+  turnscript playground --template models/Qwen3-4B
 
 \b
 Exit code:
@@ -38,8 +39,11 @@ Exit code:
     metavar="N",
     help="The port, 0 for any that is free.",
 )
+@click.option(
+    "--template", "places", multiple=True, metavar="PLACE", help="Offer the format of a model's own chat template, too."
+)
 @click.option("--open/--no-open", "opens", default=None, help="Open it in the browser, or do not (default: if it can).")
-def playground(port: int, opens: bool | None) -> int:
+def playground(port: int, places: tuple[str, ...], opens: bool | None) -> int:
     """Serve a page on this machine on which one can try what turnscript does.
 
     Paste a request, an answer, a recorded stream or a transcript: the page shows it in any API or format, what was
@@ -50,7 +54,10 @@ def playground(port: int, opens: bool | None) -> int:
     if missing:
         raise Failed(f"the playground needs {', '.join(missing)}", remedy="pip install 'turnscript[serve]'", code=USAGE)
     # Not before we know that their libraries are there.
-    from turnscript.playground.server import HOST, serve  # noqa: PLC0415
+    from turnscript.playground.server import HOST, offer, serve  # noqa: PLC0415
+
+    for place in places:
+        offer(place)
 
     def ready(address: str) -> None:
         with suppress(OSError):  # a terminal that is gone is no reason not to serve

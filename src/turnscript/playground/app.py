@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -26,6 +27,7 @@ from turnscript.format import VIEWS
 from turnscript.gateway.reach import is_loopback
 from turnscript.playground.conversion import Conversion, converted
 from turnscript.playground.examples import Example, examples
+from turnscript.playground.offered import templates
 from turnscript.playground.play import Play, played
 from turnscript.playground.prompts import Ask, prompted, tokenizers
 from turnscript.playground.telling import encoded, fault_of
@@ -77,18 +79,27 @@ class Names(Struct):
     examples: list[Example]
 
 
-@cache
 def names() -> Names:
-    """What there is to choose."""
+    """Return what there is to choose."""
+    own = [Named(name, one.title) for name, one in templates().items()]
+    return replace(_known(), formats=[*own, *_known().formats]) if own else _known()
+
+
+@cache
+def _known() -> Names:
     return Names(
         [Named(name, get_api(name).title) for name in apis()],
-        [Named(name, title_of(name)) for name in formats()],
-        [Named(name, title_of(name)) for name in model_formats()],
+        _named(formats()),
+        _named(model_formats()),
         VIEWS,
         SIDES,
         tokenizers(),
         examples(),
     )
+
+
+def _named(known: list[str]) -> list[Named]:
+    return [Named(name, title_of(name)) for name in known]
 
 
 def application() -> Asgi:

@@ -16,6 +16,7 @@ from turnscript.errors import TurnscriptError
 from turnscript.events import Event, fold
 from turnscript.format import Format
 from turnscript.jsontext import Json, json_of, plain, read_object
+from turnscript.playground.offered import format_named
 from turnscript.playground.telling import (
     Fault,
     Losses,
@@ -29,7 +30,7 @@ from turnscript.playground.telling import (
 from turnscript.recognition import AUTO
 from turnscript.records import event_record, response_record
 from turnscript.reference import has_thoughts
-from turnscript.registry import apis, get_api, get_format
+from turnscript.registry import apis, get_api
 
 MOST_PIECES = 2_000
 """A text is cut into so many at most: whatever size was asked for, a piece is as large as that takes."""
@@ -89,7 +90,7 @@ def played(asked: Play) -> Played:
     try:
         check_name(asked.from_)
         check_name(asked.format, formats_only=True)
-        format_ = get_format(asked.format)
+        format_ = format_named(asked.format)
         request = parse(asked.source, asked.from_) if has_request else Request()
         made = written(request, format_, asked.thinking)
         parser = made.parser() if has_request else format_.parser(None, prefill=made.prefill if asked.thinking else "")

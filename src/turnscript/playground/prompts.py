@@ -15,6 +15,7 @@ from turnscript.engine.files import FillPrompt
 from turnscript.engine.spans import Span
 from turnscript.errors import TurnscriptError, UnknownName
 from turnscript.format import Format
+from turnscript.playground.offered import format_named
 from turnscript.playground.places import Place, Places
 from turnscript.playground.telling import (
     Fault,
@@ -27,7 +28,6 @@ from turnscript.playground.telling import (
 )
 from turnscript.recognition import AUTO
 from turnscript.reference import has_thoughts
-from turnscript.registry import get_format
 
 MOST_TOKENS = 5_000
 """So many are shown one by one."""
@@ -107,7 +107,7 @@ def prompted(asked: Ask) -> Prompted:
     try:
         check_name(asked.from_)
         check_name(asked.format, formats_only=True)
-        format_ = get_format(asked.format)
+        format_ = format_named(asked.format)
         request = parse(asked.source, asked.from_)
         made = written(request, format_, asked.thinking)
         losses = losses_of(left_out(made, request, format_), asked.source)

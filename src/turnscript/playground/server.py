@@ -9,6 +9,7 @@ from collections.abc import Callable
 import uvicorn
 
 from turnscript.playground.app import application
+from turnscript.playground.offered import offer
 
 HOST = "127.0.0.1"
 _GRACE = 2
@@ -48,3 +49,6 @@ class Server(uvicorn.Server):
 def serve(sock: socket.socket, on_ready: Callable[[str], None]) -> None:
     """Serve until a signal ends it."""
     asyncio.run(Server(on_ready).serve([sock]))
+
+
+__all__ = ["HOST", "Server", "offer", "serve"]

@@ -13,6 +13,7 @@ from turnscript.errors import InvalidInput, TurnscriptError, UnknownName, Unsupp
 from turnscript.exchange import Exchange
 from turnscript.jsontext import one_line
 from turnscript.losses import Loss, LossKind, summary
+from turnscript.playground.offered import templates
 from turnscript.playground.places import Place, Places
 from turnscript.recognition import AUTO, lookup, recognised, wrapped
 from turnscript.recording import api_of, is_stream
@@ -62,7 +63,7 @@ def check_name(name: str, *, formats_only: bool = False) -> None:
     """Raise UnknownName for what is no name. A path of a file is none: who asks may not have files read."""
     if name == AUTO and not formats_only:
         return
-    known = [*([] if formats_only else apis()), *named_formats()]
+    known = [*([] if formats_only else apis()), *(templates() if formats_only else ()), *named_formats()]
     if name not in known:
         raise UnknownName("format" if formats_only else "API or format", name, known)
 
