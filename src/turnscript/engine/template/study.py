@@ -52,7 +52,7 @@ _MANNERS = (
 _SPACES = ("\r\n", "\r", "\n\n\n", "\n\n", "\n", "\t")
 _SIGNS = "\n<&{["
 _SWITCH = re.compile(r"think|reason")
-_DIAL = re.compile(r"effort|strength|level|budget|content|mode|keep|preserve|clear|history|truncat|prefix|format|style")
+_DIAL = re.compile(r"effort|strength|level|budget|content|mode|keep|preserve|clear|history|trunc|prefix|format|style")
 _NEGATED = re.compile(r"^(no|disable|skip|hide)_|_(off|disabled)$")
 _EFFORT = re.compile(r"effort|(think|reason)\w*_(strength|level)")
 
@@ -242,7 +242,7 @@ class _Probe:
         seen = [asked]
         for told in ({one.variable: value} for one in switches for value in (one.on, one.off)):
             text = _behind(self.render(before, tools=tools, generation=True, **told), word)
-            # A template may tell it behind the question, as GLM has `/nothink` there.
+            # A template may tell it behind the question, as GLM has a word for it there.
             at = text.find(first[0]) - first.start() if first else text.find(asked)
             seen.append(text[max(at, 0) :])
         answers = [_answer(), _answer(thought=True)]
