@@ -266,6 +266,10 @@ class Backend(ABC):
         """The request for the prompt that the server makes of messages of a chat, None where it cannot be asked."""
         return None
 
+    def text_call(self, body: bytes) -> HttpCall | None:
+        """Return the request for the text of a prompt, where an answer to `written_call` has its tokens; else None."""
+        return None
+
     def read_written(self, body: bytes) -> str:
         """The prompt that an answer to `written_call` gives. Raises UpstreamError where there is none."""
         raise UpstreamError(f"{self.name} tells no prompts")

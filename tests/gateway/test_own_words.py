@@ -245,3 +245,29 @@ def test_the_doctor_compares_with_what_the_server_writes(tmp_path: Path, more: s
         check = asyncio.run(examined(server.url))
     assert (equal, 8) == (check.figures["equal_to_server"], check.figures["asked_of_server"])
     assert check.figures["asked"] == check.figures["equal"]
+
+
+@pytest.mark.parametrize(("more", "equal"), [("", 8), ("?", 0)])
+def test_the_doctor_asks_a_vllm_for_the_text_of_its_own_tokens(tmp_path: Path, more: str, equal: int) -> None:
+    """It makes tokens of messages, and a text of tokens: here, the numbers of characters."""
+    place = written(tmp_path, TURNS)
+    template = ts.get_format(str(place)).template
+    assert template is not None
+    card = {"id": "main", "object": "model", "owned_by": "vllm", "root": str(tmp_path), "max_model_len": 4096}
+
+    def script(asked: Asked) -> Script:
+        if asked.line.endswith("/models"):
+            return said({"data": [card]})
+        if asked.line == "POST /detokenize":
+            return said({"prompt": "".join(map(chr, asked.json["tokens"]))})
+        if asked.line != "POST /tokenize" or "messages" not in asked.json:
+            return said({}, status=404)
+        messages = asked.json["messages"]
+        for call in (call for message in messages for call in message.get("tool_calls", ())):
+            call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+        text = template.run(messages, asked.json.get("tools"), generation=True) + more
+        return said({"tokens": [ord(one) for one in text], "count": len(text), "max_model_len": 4096})
+
+    with Threaded() as thread, thread.server(script) as server:
+        check = asyncio.run(examined(server.url))
+    assert (equal, 8) == (check.figures["equal_to_server"], check.figures["asked_of_server"])

@@ -26,7 +26,7 @@ silence.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -117,6 +117,23 @@ class Completions(Backend):
             members[_ADDS] = self.extra[_ADDS]
         return HttpCall("POST", "/../tokenize", encode(members))
 
+    def written_call(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None) -> HttpCall:
+        """Return the request for the tokens that vLLM makes of messages of a chat, by the model's own template."""
+        asked: dict[str, Any] = {"messages": messages, "add_generation_prompt": True}
+        return HttpCall("POST", "/../tokenize", encode(asked | ({"tools": tools} if tools else {})))
+
+    def text_call(self, body: bytes) -> HttpCall:
+        """Return the request for the text of these tokens."""
+        return HttpCall("POST", "/../detokenize", encode({"tokens": self.read_tokens(body)}))
+
+    def read_written(self, body: bytes) -> str:
+        """Return the prompt."""
+        try:
+            return _read_prompt(body).prompt
+        except UNREADABLE:
+            said = body[:200].decode("utf-8", "replace")
+            raise UpstreamError(f"the model server sent no prompt: {said!r}", body=said) from None
+
     def facts_calls(self) -> Sequence[HttpCall]:
         """The list of models, and what is put before a prompt."""
         return (*super().facts_calls(), self._tokenize(prompt="", return_token_strs=True))
@@ -153,6 +170,11 @@ class _Tokens(Struct):
     token_strs: list[str] | None = None
 
 
+class _Prompt(Struct):
+    prompt: str
+
+
+_read_prompt = msgspec.json.Decoder(_Prompt).decode
 _read_tokens = msgspec.json.Decoder(_Tokens).decode
 
 

@@ -167,6 +167,10 @@ class Upstream:
         """The prompt that it makes of messages of a chat; None if it cannot be asked, or refuses them."""
         call = self.backend.written_call(messages, tools)
         body = await self.told(call) if call is not None else None
+        if body is None:
+            return None
+        text = self.backend.text_call(body)
+        body = await self.told(text) if text is not None else body
         return self.backend.read_written(body) if body is not None else None
 
     async def count(self, text: str) -> int | None:
