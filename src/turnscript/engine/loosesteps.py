@@ -104,7 +104,8 @@ class LooseSteps(CallSteps):
             self._issue("unknown_tool", f"no tool is called {run.unknown!r}, so its call is text", position)
         self._again, self._run_raw = "".join(self._run_raw), []
         lines = len(self._again) - len(self._again.rstrip("\r\n")) if self._again.strip() else 0
-        self._spared = self._offset + position - lines  # a run may begin behind those
+        taken = len(self._again) - lines or 1  # a run may begin behind the lines, but never where one was refused
+        self._spared = self._offset + position - len(self._again) + taken
         self._held_run, self._step = None, self._back_to
 
     def _tell_run(self, position: int) -> None:
