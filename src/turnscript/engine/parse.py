@@ -104,7 +104,7 @@ class TurnParser(LooseSteps):
         raw = "".join(self._pending)
         self._pending = []
         self._met_stop = self.ended
-        self._step = _no_step  # a step of its own holds it: it would stay until the collector of garbage comes round
+        self._step = self._back_to = _no_step  # a step of its own holds it: it would stay until garbage is collected
         end = MessageEnd(reason, self._stop, None, self._issues, raw)
         return [*events, *self._take_events(), end]
 
