@@ -161,18 +161,21 @@ def candidates(trials: Trials, own: Iterable[Format] = (), likely: str | None = 
             format_ = get_format(name)
             document = format_.document
             strange, known = foreign(document, written)
-            unlike = 0 if trials.takes["calls"] else _unlike_in_calls(document, written)
+            unlike = 0 if trials.takes["calls"] else _unlike_in_calls(document, written, strange)
             around = foreign_around(document, written)
             found.append((unlike, strange, name != likely, -known, around, order, format_))
     for *_, format_ in sorted(found, key=lambda one: one[:6]):
         yield format_
 
 
-def _unlike_in_calls(document: Document, written: str) -> int:
-    """Rank a table for a template that writes no calls: its marks of calls stand in the template, or it writes JSON."""
+def _unlike_in_calls(document: Document, written: str, strange: int) -> int:
+    """Rank a table for a template that writes no calls: its marks of calls stand in the template, or it writes JSON.
+
+    One without calls comes first too, if the template has every literal of it.
+    """
     call = next((one for one in model_turn(document).segments if one.kind == ToolCall.kind), None)
     if call is None:
-        return 2
+        return 2 if strange else 0
     marks = [one.strip() for one in (call.open, call.group.open if call.group else "") if one.strip()]
     if marks and all(one in written for one in marks):
         return 0
