@@ -274,8 +274,9 @@ class States:
             ):  # a blank between marks
                 other = core[:-1].rstrip() + ("[" if core[-2] == " " else " [")
                 yield other, action._replace(core=len(other))
-            if group is not None and place.open.strip() and self.loose:  # a group without its opening
-                yield place.open.strip(), Action(Do.OPEN, len(place.open.strip()), place)
+            bare = place.open.strip()
+            if group is not None and self.loose and bare and bare[0] != "{":  # no opening of a group; not any object
+                yield bare, Action(Do.OPEN, len(bare), place)
         for name in self._names if place.segment.named else ():
             literal = f"{name}\n{core}"
             yield literal, action._replace(core=len(literal))
