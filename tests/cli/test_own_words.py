@@ -51,7 +51,7 @@ def test_programs_are_told_where_the_words_come_from(request_file: Path) -> None
     told = json.loads(run("prompt", request_file, "--template", TEMPLATE, "--json", "--no-thinking").stdout)
     assert ("qwen3", True) == (told["read_as"], told["exact"])
     assert told["told_by"].startswith("chat_template.jinja in ")
-    assert "<think>\n\n</think>\n\n" == told["prefill"]
+    assert told["prompt"].endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n")
 
 
 def test_what_a_template_cannot_be_told_is_a_loss(tmp_path: Path, request_file: Path) -> None:
@@ -80,7 +80,7 @@ def test_what_is_not_read_exactly_is_said(tmp_path: Path, request_file: Path) ->
     result = run("prompt", request_file, "--template", path)
     assert 0 == result.exit_code
     assert "turnscript: what this template writes is read by a table that was learned from it: " in result.stderr
-    assert "probes exactly; a call: " in result.stderr
+    assert "; a call: " in result.stderr
     assert "probes exactly" not in run("prompt", request_file, "--template", path, "--quiet").stderr
 
 

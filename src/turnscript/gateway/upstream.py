@@ -171,7 +171,10 @@ class Upstream:
             return None
         text = self.backend.text_call(body)
         body = await self.told(text) if text is not None else body
-        return self.backend.read_written(body) if body is not None else None
+        try:
+            return self.backend.read_written(body) if body is not None else None
+        except UpstreamError:
+            return None  # a server may know the path, and nothing of messages
 
     async def count(self, text: str) -> int | None:
         """How many tokens a prompt has; None if the server cannot tell."""
