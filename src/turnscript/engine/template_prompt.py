@@ -131,7 +131,9 @@ class TemplatePrompt(Prompt):
         self.offered = offered
         self._opened = opened
         self._seed = template.seed(opened.text)
-        self.prefill = text_content(getattr(items[-1], "content", ())) if self._goes_on else self._seed
+        held = template.prefill(opened.text)
+        said = text_content(getattr(items[-1], "content", ())) if self._goes_on else held
+        self.prefill = said if self._goes_on or held.strip() else ""
         self._missing = template.missing(opened.text)
         self._count = len(out.pieces)
         generation = session.document.generation
@@ -394,6 +396,7 @@ def _calling(prepared: _Prepared, request: Request, prompt: TemplatePrompt, must
     prompt._out.control(call)
     before = prompt._opened
     prompt._opened = replace(before, text=before.text + call)
-    prompt._seed = prompt.prefill = prepared.session.template.seed(prompt._opened.text)
+    prompt._seed = prepared.session.template.seed(prompt._opened.text)
+    prompt.prefill = prepared.session.template.prefill(prompt._opened.text)
     prompt._count = len(prompt._out.pieces)
     return prompt

@@ -198,15 +198,21 @@ class Template:
             known = self._escapes[policy] = POLICIES[policy](*self._rules)
         return known
 
-    def seed(self, opened: str) -> str:
-        """Return what a parser begins with, where a prompt has `opened` this behind the opening of the model's turn."""
+    def prefill(self, opened: str) -> str:
+        """Return how much of the answer a prompt holds, with `opened` behind the opening of the model's turn."""
         turn, ahead = self._turn, f"{self.traits.opening}{opened}"
-        if turn is None:
-            return opened
-        core = turn.open.rstrip()
+        core = turn.open.rstrip() if turn is not None else ""
         at = ahead.rfind(core) if core else -1
-        seed = ahead[at + len(core) :].removeprefix(turn.open[len(core) :]) if at >= 0 else opened
-        seed = seed[self._no_thought(turn, seed) :]
+        if turn is None or at < 0:
+            return opened
+        return ahead[at + len(core) :].removeprefix(turn.open[len(core) :])
+
+    def seed(self, opened: str) -> str:
+        """Return what a parser begins with: the prefill without what stands in place of a thought."""
+        turn, held = self._turn, self.prefill(opened)
+        if turn is None:
+            return held
+        seed = held[self._no_thought(turn, held) :]
         return seed if seed.strip() else ""
 
     @staticmethod
