@@ -35,7 +35,8 @@ from turnscript.losses import part_path as part_of_message
 Words = Mapping[str, str]
 """What an API calls a member of the model: `tool_result.id` is `tool_call_id`. Empty for one that it has no member for.
 
-`custom_call` is a tool call whose arguments are free text; an item that has a slot is asked for by that first. `image`,
+`custom_call` is a tool call whose arguments are free text; an item that has a slot is asked for by that first,
+and before by `slot:shape`. `image`,
 `document` and so on are parts; `function_tool` and `custom_tool` name the member of a tool that holds the others;
 `response.finish_reason` and `response.stop_sequence` are where an answer says why it ended. Any other member that
 begins with `response.` (`response.usage`) is an object in an answer's body of which some members have a name in the
@@ -374,8 +375,9 @@ def _path(item: Item, member: str, words: Words, *, unnamed: bool) -> str:
     if item.at.endswith(".function_call"):  # the one call whose members stand in no object of their own
         return item.at + member
     kind = "custom_call" if isinstance(item, ToolCall) and item.custom else item.kind
-    slot = item.hints.slot if item.hints is not None else ""
-    kind = slot if slot and f"{slot}{member}" in words else kind
+    if item.hints is not None and (slot := item.hints.slot):
+        asked = (f"{slot}:{item.hints.shape}", slot)
+        kind = next((one for one in asked if f"{one}{member}" in words), kind)
     return item.at + _worded(words, kind, member)
 
 
