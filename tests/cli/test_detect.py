@@ -19,7 +19,7 @@ UNIVERSAL = "rwkv7-universal-1.5b-20251001"
 
 PLUGIN = """
 from msgspec.structs import replace
-from turnscript.detection.nearness import examples
+from turnscript.detection import nearness
 from turnscript.clues import Clue
 from turnscript.formats.rwkv_universal import FORMATS as BASE
 
@@ -83,7 +83,7 @@ def test_how_near_the_prompts_are_to_the_template_is_told(tmp_path: Path) -> Non
     result = run("detect", place, "--json")
     near = json.loads(result.stdout)[0]["nearness"]
     assert (near["equal"], []) == (near["asked"], near["differences"])
-    assert near["asked"] == len(examples())
+    assert near["asked"] == len(nearness.examples())
     shown = run("detect", place).stdout
     assert f"  prompts equal the model's own template: {near['asked']} of {near['asked']} probes\n" in shown
     assert "enable_thinking" in shown
