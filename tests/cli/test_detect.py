@@ -21,6 +21,7 @@ PLUGIN = """
 from msgspec.structs import replace
 from turnscript.detection import nearness
 from turnscript.clues import Clue
+from turnscript.detection import nearness
 from turnscript.formats.rwkv_universal import FORMATS as BASE
 
 FORMATS = (
