@@ -14,14 +14,13 @@ from tests.chat_templates import reading_samples
 from tests.cli.running import EXAMPLES, as_nobody, process, run
 from tests.clues import template_of
 from tests.modelfiles import folder, header, text
+from turnscript.detection import nearness
 
 UNIVERSAL = "rwkv7-universal-1.5b-20251001"
 
 PLUGIN = """
 from msgspec.structs import replace
-from turnscript.detection import nearness
 from turnscript.clues import Clue
-from turnscript.detection import nearness
 from turnscript.formats.rwkv_universal import FORMATS as BASE
 
 FORMATS = (
