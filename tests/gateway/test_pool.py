@@ -250,7 +250,11 @@ def test_a_server_that_was_started_anew_between_two_checks_is_known_by_what_it_s
     async def _(pool: Pool, servers: list[Scripted]) -> None:
         [member] = pool.members
         told: list[int | None] = []
-        pool._renewed = lambda one: told.append(one.upstream.known.slots)
+
+        async def renewed(one: Member) -> None:
+            told.append(one.upstream.known.slots)
+
+        pool._renewed = renewed
         lease = await pool.lease("a")
         await pool.check()
         assert (True, 2) == state(member)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -201,7 +201,7 @@ class Pool:
         interval: float = 10.0,
         failures: int = 2,
         sessions: int = 10_000,
-        renewed: Callable[[Member], None] | None = None,
+        renewed: Callable[[Member], Awaitable[None]] | None = None,
     ) -> None:
         self.members = [one if isinstance(one, Member) else Member(one) for one in members]
         if not self.members:
@@ -353,7 +353,7 @@ class Pool:
             member.healthy, member.failures = True, 0
             await member.renew()
             if self._renewed is not None:
-                self._renewed(member)
+                await self._renewed(member)
         elif member.healthy:
             member.failures += 1
             if member.failures >= self._failures:

@@ -72,7 +72,6 @@ class Served:
         self._words: tuple[Format, str] | None = None
         self._ask_again = 0.0
         self._learning: asyncio.Task[None] | None = None
-        self._rereading: asyncio.Task[None] | None = None
         self._characters = _FIRST_GUESS
         self.counts_tokens = False
         self.limit(config.limits)
@@ -239,15 +238,11 @@ class Served:
             told = {"context": self.context, "format": takes.name if takes is not None else None, "why": self.model.why}
             say(logging.INFO, "model ready", model=self.name, server=facts.model, **told)
 
-    def _heed(self, member: Member) -> None:
+    async def _heed(self, member: Member) -> None:
         """A server has said what it is by now. It counts if its word did before."""
         facts = member.upstream.known
         if self._teller is member.upstream and facts not in (Facts(), self._facts):
-            if _may_be_read(facts):
-                self._rereading = asyncio.get_running_loop().create_task(self._taken(member, facts))
-                self._rereading.add_done_callback(_noted)
-            else:
-                self._take(member, facts, self._modelled(facts, member.upstream.url))
+            await self._taken(member, facts)
         self.fit_gate()
 
     def slot_files(self) -> list[tuple[str, Mapping[str, int]]]:
@@ -332,10 +327,9 @@ class Served:
 
     async def close(self) -> None:
         """Let go of the servers; engines that run in here are stopped."""
-        for task in (self._learning, self._rereading):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+        if self._learning is not None:
+            self._learning.cancel()
+            await asyncio.gather(self._learning, return_exceptions=True)
         if self._pool is not None:
             await self._pool.close()
             self._pool = None
@@ -457,11 +451,6 @@ async def _first_told(members: Sequence[Member]) -> tuple[Member, Facts] | None:
         for ask in asks:
             ask.cancel()
         await asyncio.gather(*asks, return_exceptions=True)
-
-
-def _may_be_read(facts: Facts) -> bool:
-    """Return whether a server tells of a chat template, or of files that may have one."""
-    return bool(facts.template or facts.file or facts.root or (facts.model and "/" in facts.model))
 
 
 def _noted(task: asyncio.Task[None]) -> None:
