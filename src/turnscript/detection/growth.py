@@ -15,6 +15,7 @@ from turnscript.conversation import (
     Request,
     System,
     Text,
+    Thinking,
     Tool,
     ToolCall,
     ToolResult,
@@ -27,6 +28,9 @@ from turnscript.format import Format
 _SCHEMA = {"type": "object", "properties": {"place": {"type": "string", "description": "where"}}, "required": ["place"]}
 _TOOL = Tool(name="look_up", description="Look it up", parameters=msgspec.Raw(json.dumps(_SCHEMA).encode()))
 _OTHERWISE = "the template writes what stood before an answer in another way once the conversation goes on"
+_FORGOTTEN = (
+    "the template leaves out what the model thought, or writes it in another way, once the conversation goes on"
+)
 
 
 def growth(format_: Format) -> str:
@@ -47,6 +51,13 @@ def growth(format_: Format) -> str:
 
 
 def _tried(format_: Format, tools: list[Tool]) -> str:
+    """Return why the prompts of a session do not grow, with thoughts of the model or without; empty if they do."""
+    if not _goes_on(format_, tools, thoughts=False):
+        return _OTHERWISE
+    return "" if _goes_on(format_, tools, thoughts=True) else _FORGOTTEN
+
+
+def _goes_on(format_: Format, tools: list[Tool], *, thoughts: bool) -> bool:
     items: list[Item] = [User(content=_text("Where is it?"))]
     if format_.template is not None and format_.template.traits.system:
         items.insert(0, System(content=_text("Be brief.")))  # some count the turns behind it wrongly
@@ -54,14 +65,15 @@ def _tried(format_: Format, tools: list[Tool]) -> str:
     before, replays = prompt.text, list[tuple[int, int, Generated]]()
     for number in range(1, 5):
         said, reply = _turn(number, bool(tools))
+        said = [Thinking(content=_text(f"Perhaps {number}.")), *said] if thoughts else said
         generated = Generated(opening=prompt.opened, text=_written(format_, items, said, tools), before="", last="")
         replays.append((len(items), len(items) + len(said), generated))
         items = [*items, *said, reply]
         prompt = format_.prompt(_request(items, tools), replays=replays)
         if not prompt.text.startswith(before + generated.text):
-            return _OTHERWISE
+            return False
         before = prompt.text
-    return ""
+    return True
 
 
 def _turn(number: int, calls: bool) -> tuple[list[Item], Item]:
