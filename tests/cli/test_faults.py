@@ -21,6 +21,7 @@ WRONG_USAGE = [
     ),
     (["--to", "rwkv-universal", "--profile", "seed"], "--profile is for APIs, and rwkv-universal is a prompt format"),
     (["--to", "openai-chat", "--view", "prompt"], "--view is for transcripts, and openai-chat is an API"),
+    (["--to", "model/chat_template.jinja"], "`turnscript prompt - --template model/chat_template.jinja`"),
     (["--to", "rwkv-universal", "--view", "both"], "'both' is not one of 'archive', 'prompt'"),
     (["--to", "rwkv-universal", "--set", "view=both"], "unknown view 'both'"),
     (

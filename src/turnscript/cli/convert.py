@@ -20,7 +20,8 @@ from turnscript.cli.rows import Rejects, conclude, convert_rows, default_rejects
 from turnscript.cli.source import Source
 from turnscript.conversation import Request
 from turnscript.convert import parse
-from turnscript.errors import InvalidInput, LossyConversion, TurnscriptError, UpstreamError
+from turnscript.detection.template_format import is_place
+from turnscript.errors import InvalidInput, LossyConversion, TurnscriptError, UnknownName, UpstreamError
 from turnscript.format import VIEWS
 from turnscript.recognition import AUTO, REQUEST, SIDES, detect_answer, lookup
 from turnscript.registry import is_format
@@ -304,7 +305,15 @@ def _check_places(given: Given) -> None:
 
 def _check_target(given: Given) -> None:
     """Which of two options counts depends on what is written."""
-    is_api = isinstance(lookup(given.target), Api)
+    try:
+        is_api = isinstance(lookup(given.target), Api)
+    except UnknownName:
+        if is_place(given.target):
+            raise click.UsageError(
+                "--to names an API or a format; a prompt in the words of a chat template is written by "
+                f"`turnscript prompt {given.file} --template {given.target}`"
+            ) from None
+        raise
     if is_api and given.view is not None:
         raise click.UsageError(f"--view is for transcripts, and {given.target} is an API")
     if not is_api and given.profile is not None:
