@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from turnscript.conversation import Tool
 from turnscript.grammar.nodes import Node, Reference, Repeat, Token, Without, chars, choice, sequence
-from turnscript.grammar.rules import STRING, VALUE, Rules
+from turnscript.grammar.rules import COMMA, STRING, VALUE, Rules, separated
 from turnscript.grammar.schema import Member, Schema
 
 IDENTIFIER = Token(Repeat(chars("AZ", "az", "09", "_", "-"), 1, 64))
@@ -60,6 +60,26 @@ class CallRules(Struct, frozen=True):
             rule = self.rules.add(name, sequence(opened(member.key), self._value(member, kinds, close), close))
             parts.append(rule if member.required else Repeat(rule, 0, 1))
         return sequence(*parts)
+
+    def row(self, opened: Callable[[str], str], any_key: Node, spelled: Callable[[Node], Node] = sequence) -> Node:
+        """Return arguments with commas between them, in the order of the schema.
+
+        `opened`: what stands before the value of a key, and `any_key` before that of a key that the schema does not
+        name. `spelled`: how a value is written, given its JSON.
+        """
+        members = self.schema.members()
+        if members is None or members.is_open:
+            one = sequence(any_key, spelled(self._any()))
+            more = self.rules.add(self.rules.named(self.name, "any"), one)
+            return separated(self.rules, [], COMMA, self.name, more)
+        known: list[tuple[Node, bool]] = []
+        for member in members.known:
+            name = self.rules.named(self.name, member.key)
+            argument = sequence(opened(member.key), spelled(self.schema.member(member)))
+            known.append((self.rules.add(name, argument), member.required))
+        if members.more is not None:
+            self.lose_more()
+        return separated(self.rules, known, COMMA, self.name)
 
     def _any(self) -> Reference:
         return self.rules.shared(VALUE)

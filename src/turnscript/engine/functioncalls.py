@@ -21,16 +21,14 @@ from turnscript.engine.escape import Escape
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.names import name_of_line
 from turnscript.engine.recent import MB, recent
-from turnscript.engine.repeats import lose_difference
+from turnscript.engine.repeats import lose_arguments
 from turnscript.engine.scanner import Look
 from turnscript.engine.spans import Writer
 from turnscript.engine.structures import LONGEST_WORD, SPACE, StructureMachine, may_be
 from turnscript.engine.table import Payload
-from turnscript.errors import InvalidRequest, InvalidTranscript
-from turnscript.grammar.nodes import EMPTY, Literal, Node, sequence
+from turnscript.errors import InvalidRequest
+from turnscript.grammar.nodes import Literal, Node, sequence
 from turnscript.grammar.respelled import Respelled
-from turnscript.grammar.rules import COMMA, VALUE, separated
-from turnscript.grammar.schema import Member
 from turnscript.jsontext import is_object, json_string, read_object, respace, safe_json_string, text_of
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
@@ -71,11 +69,7 @@ class FunctionCall(PlainBody):
     def write(self, item: ToolCall, out: Writer) -> None:
         """Write the call. Arguments that are no JSON object become one argument called `arguments`."""
         shown, again, count = _written(item.arguments)
-        if again is None:
-            out.lose(".arguments", "approximated", "no JSON object; written as an argument called 'arguments'")
-        elif again != item.arguments:
-            detail = "keys and values are kept, not how the JSON was spelled"
-            lose_difference(item.arguments, count, _spelled, out, detail)
+        lose_arguments(item.arguments, again, count, _spelled, out)
         out.content(f"{_named(item.name)}({shown})")
 
     def prefill(self, name: str | None, protect: Callable[[str], str]) -> str:
@@ -84,13 +78,8 @@ class FunctionCall(PlainBody):
 
     def read(self, payload: Payload) -> dict[str, Any]:
         """The call's fields."""
-        machine = self.machine(Reading(payload.escape))
-        end = machine.feed(payload.text, 0)
-        fields = machine.fields() if machine.done and not payload.text[end:].strip() else None
-        if fields is None:
-            message = "a call must be written name(key=value), with literals of Python"
-            raise InvalidTranscript(message, line=payload.line, column=1, expected="name(key=value)")
-        return fields
+        message = "a call must be written name(key=value), with literals of Python"
+        return self.machine(Reading(payload.escape)).whole(payload, message, "name(key=value)")
 
     def machine(self, reading: Reading) -> Machine:
         """A reader for a call that comes in pieces."""
@@ -98,24 +87,12 @@ class FunctionCall(PlainBody):
 
     def grammar(self, call: CallRules) -> Node:
         """The name, and an argument for each member of the schema, in its order."""
-        spelled = Respelled(call.rules, "python", _words)
-        members = call.schema.members()
-        if members is None or members.is_open:
-            one = sequence(KEY, "=", spelled.node(call.rules.shared(VALUE)))
-            known: list[tuple[Node, bool]] = []
-            more: Node = call.rules.add(call.rules.named(call.name, "any"), one)
-        else:
-            known = [(self._argument(call, member, spelled), member.required) for member in members.known]
-            more = EMPTY
-            if members.more is not None:
-                call.lose_more()
-        row = separated(call.rules, known, COMMA, call.name, more)
-        return sequence(f"{call.protect(_named(call.name))}(", row, ")")
 
-    def _argument(self, call: CallRules, member: Member, spelled: Respelled) -> Node:
-        key = call.protect(_named(member.key))
-        name = call.rules.named(call.name, member.key)
-        return call.rules.add(name, sequence(f"{key}=", spelled.node(call.schema.member(member))))
+        def opened(key: str) -> str:
+            return f"{call.protect(_named(key))}="
+
+        row = call.row(opened, sequence(KEY, "="), Respelled(call.rules, "python", _words).node)
+        return sequence(f"{call.protect(_named(call.name))}(", row, ")")
 
 
 def _named(name: str) -> str:

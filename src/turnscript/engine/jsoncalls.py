@@ -125,15 +125,8 @@ class JsonCall(PlainBody):
 
     def read(self, payload: Payload) -> dict[str, Any]:
         """The call's fields."""
-        machine = self.machine(Reading(payload.escape))
-        end = machine.feed(payload.text, 0)
-        if not machine.done:
-            end = machine.feed(payload.text, end)  # once more behind the name
-        fields = machine.fields() if machine.done and not payload.text[end:].strip() else None
-        if fields is None:
-            message = 'a tool call must be one JSON object with "name" and the arguments'
-            raise InvalidTranscript(message, line=payload.line, column=1, expected="a JSON object")
-        return fields
+        message = 'a tool call must be one JSON object with "name" and the arguments'
+        return self.machine(Reading(payload.escape)).whole(payload, message, "a JSON object")
 
     def machine(self, reading: Reading) -> Machine:
         """A reader for a call that comes in pieces."""

@@ -13,6 +13,8 @@ from turnscript.engine.callrules import CallRules
 from turnscript.engine.escape import Escape
 from turnscript.engine.scanner import Look
 from turnscript.engine.spans import Writer
+from turnscript.engine.table import Payload
+from turnscript.errors import InvalidTranscript
 from turnscript.grammar.nodes import Node
 from turnscript.jsontext import Json
 
@@ -88,6 +90,19 @@ class Machine(ABC):
     @abstractmethod
     def fields(self) -> dict[str, Any] | None:
         """The call's fields once `done`, None if it is no call after all."""
+
+    def whole(self, payload: Payload, message: str, expected: str) -> dict[str, Any]:
+        """Return the fields of a call that is all of a payload, read from its start.
+
+        Raises InvalidTranscript with `message`, which says how a call must be written: as `expected`.
+        """
+        end = self.feed(payload.text, 0)
+        if not self.done:
+            end = self.feed(payload.text, end)  # once more behind the name
+        fields = self.fields() if self.done and not payload.text[end:].strip() else None
+        if fields is None:
+            raise InvalidTranscript(message, line=payload.line, column=1, expected=expected)
+        return fields
 
 
 def _none(item: Any, out: Writer) -> str | None:
