@@ -445,4 +445,30 @@ def model_turn(document: Document) -> Turn:
     return next(turn for turn in document.turns if any(one.kind == kind for one in turn.segments))
 
 
-__all__ = ["Action", "Do", "Segment", "State", "States", "looks_for_names", "model_turn", "named_call", "states_of"]
+def behind_opening(turn: Turn, ahead: str) -> str | None:
+    """Return what the end of a prompt holds of a turn, behind its opening; None where it does not open it."""
+    core = turn.open.rstrip()
+    at = ahead.rfind(core) if core else -1
+    return ahead[at + len(core) :].removeprefix(turn.open[len(core) :]) if at >= 0 else None
+
+
+def no_thought(turn: Turn, written: str) -> int:
+    """Return how much of what is written of a turn stands in place of a thought, which no model writes."""
+    mark = turn.no_thought.strip()
+    start = len(written) - len(written.lstrip())
+    return start + len(mark) if mark and written.startswith(mark, start) else 0
+
+
+__all__ = [
+    "Action",
+    "Do",
+    "Segment",
+    "State",
+    "States",
+    "behind_opening",
+    "looks_for_names",
+    "model_turn",
+    "named_call",
+    "no_thought",
+    "states_of",
+]
