@@ -18,6 +18,7 @@ from turnscript.engine.callrules import IDENTIFIER, CallRules
 from turnscript.engine.layout import Layout, Place, layout_of
 from turnscript.engine.names import name_line
 from turnscript.engine.recent import KB, MB, recent
+from turnscript.engine.scanner import overlap
 from turnscript.engine.states import Do, model_turn, states_of
 from turnscript.engine.table import Document
 from turnscript.errors import InvalidRequest, UnknownName, Unsupported
@@ -381,8 +382,7 @@ def _head(place: Place, name: str) -> Iterable[Node | str]:
 
 def _apart(literal: str, close: str) -> str:
     """A literal without what the closing begins with: a thought that ends in the rest of it would make it whole."""
-    size = next((size for size in range(len(close), 0, -1) if literal.endswith(close[:size])), 0)
-    return literal[: len(literal) - size]
+    return literal[: len(literal) - overlap(literal, close)]
 
 
 def _within(document: Document, place: Place) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from msgspec import Struct
 from turnscript.conversation import Item, ToolCall, ToolResult
 from turnscript.engine.earlier import NOTHING, Earlier
 from turnscript.engine.numbering import ids_of
+from turnscript.engine.scanner import overlap
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Document
 
@@ -171,8 +172,8 @@ def names_taken(document: Document) -> frozenset[str]:
 
 def _name_before(mark: str, opened: str) -> str:
     """A name that goes on with the beginning of what stands behind names; empty where there is none."""
-    sizes = range(min(len(mark), len(opened)), 0, -1)
-    return next((opened[:-size] for size in sizes if opened.endswith(mark[:size])), "")
+    size = overlap(opened, mark)
+    return opened[:-size] if size else ""
 
 
 def _shown(item: Item) -> tuple[str | None, str | None]:

@@ -212,17 +212,24 @@ class Prompt:
         seen them. None where there is nothing to replay.
         """
         opening = "".join(self._composer.out.pieces[self._begun : self._count])
-        if response.raw is None or not response.items or (opening and not opening.strip()):
+        if opening and not opening.strip():
+            return None
+        return self._generated(response, opening, self._before, self._composer.flags)
+
+    def _generated(
+        self, response: Response, opening: str, before: str = "", flags: tuple[str, ...] = ()
+    ) -> Generated | None:
+        if response.raw is None or not response.items:
             return None
         last = response.items[-1]
         return Generated(
             opening=opening,
             text=kept(response.raw, response, self._strangers()),
-            before=self._before,
+            before=before,
             last=last.kind,
             of=last.of if isinstance(last, Thinking) else "",
             prefilled=len(self.prefill) if self._goes_on else 0,
-            flags=self._composer.flags,
+            flags=flags,
         )
 
     def _strangers(self) -> Strangers:

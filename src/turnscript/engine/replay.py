@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from turnscript.conversation import Assistant, Response, Thinking, text_content
 from turnscript.engine.layout import Layout, Place
+from turnscript.engine.scanner import overlap
 from turnscript.engine.spans import Literal
 
 _BEHIND = frozenset({"after_end", "foreign_turn", "text_outside"})
@@ -124,7 +125,7 @@ class Closing:
         for core, size in self._cores:
             if bare.endswith(core):
                 known = size
-        return known + _overlap(text[len(bare) :], self.text[known:])  # half a tag at the end is of the text
+        return known + overlap(text[len(bare) :], self.text[known:])  # half a tag at the end is of the text
 
 
 @lru_cache(maxsize=64)
@@ -138,9 +139,3 @@ def _without(literals: Iterable[Literal], count: int) -> Iterator[Literal]:
     for text, trainable, before in literals:
         yield text[count:], trainable, before
         count = max(count - len(text), 0)
-
-
-def _overlap(text: str, tail: str) -> int:
-    """How much of `tail` stands at the end of `text` already."""
-    sizes = range(min(len(text), len(tail)), 0, -1)
-    return next((size for size in sizes if text.endswith(tail[:size])), 0) if sizes else 0

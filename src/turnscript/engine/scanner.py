@@ -30,6 +30,11 @@ A character is found in an eighth of the time of a pattern. An empty one is in e
 _DEEPEST = 64  # a pattern knows beginnings of so many characters at most: in it, each stands inside the one before
 
 
+def overlap(text: str, behind: str) -> int:
+    """Return how much of the beginning of `behind` stands at the end of a text already."""
+    return next((size for size in range(min(len(text), len(behind)), 0, -1) if text.endswith(behind[:size])), 0)
+
+
 class Scanner(Generic[Action]):
     """The literals of one state of a parser, each with what it means, and the escape of the text between them."""
 

@@ -18,7 +18,7 @@ from turnscript.engine.escape import tags_in
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.names import name_of_line
 from turnscript.engine.repeats import joined, lose_difference
-from turnscript.engine.scanner import Look, beginning_of
+from turnscript.engine.scanner import Look, beginning_of, overlap
 from turnscript.engine.spans import Writer
 from turnscript.engine.structures import may_be
 from turnscript.engine.table import Payload
@@ -252,9 +252,9 @@ class _TagMachine(ParameterReader):
     def _piece(self, piece: str) -> None:
         """White space that may belong to the closing waits for what follows."""
         piece = self._kept + piece
-        size = next((size for size in range(len(self._space), 0, -1) if piece.endswith(self._space[:size])), 0)
-        self._kept = piece[len(piece) - size :]
-        super()._piece(piece[: len(piece) - size])
+        end = len(piece) - overlap(piece, self._space)
+        self._kept = piece[end:]
+        super()._piece(piece[:end])
 
     def _close_value(self) -> None:
         kept, self._kept = self._kept.removesuffix(self._space), ""
