@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from msgspec import Struct
 
 from turnscript.conversation import Tool
 from turnscript.grammar.nodes import Node, Reference, Repeat, Token, Without, chars, choice, sequence
 from turnscript.grammar.rules import COMMA, STRING, VALUE, Rules, separated
-from turnscript.grammar.schema import Member, Schema
+from turnscript.grammar.schema import Member, Schema, listed_strings
 
 IDENTIFIER = Token(Repeat(chars("AZ", "az", "09", "_", "-"), 1, 64))
 """An id that a model makes up."""
@@ -88,20 +87,12 @@ class CallRules(Struct, frozen=True):
         """A value: as JSON, or a string as its text, which ends where the closing begins."""
         if kinds.get(member.key) != "string":
             return self.schema.member(member)
-        words = _words(member.schema)
+        words = listed_strings(member.schema)
         if words and self.rules.spend(len(words)):
             return choice(*(sequence(self.protect(word)) for word in words))
         self.schema.lose_text(member)
         self.rules.shared(STRING)
         return Without((close.strip(),))
-
-
-def _words(schema: Any) -> list[str]:
-    """The strings that a schema allows, if it lists them."""
-    if not isinstance(schema, dict):
-        return []
-    listed = [schema["const"]] if "const" in schema else schema.get("enum")
-    return [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
 
 
 __all__ = ["IDENTIFIER", "KEY", "NUMBER", "CallRules", "Node"]
