@@ -70,19 +70,19 @@ class BracedCall(PlainBody):
         out.content("}")
 
     def prefill(self, name: str | None, protect: Callable[[str], str]) -> str:
-        """The prefix and the name of a call that must be made, up to where the model decides."""
+        """Return the prefix and the name of a call that must be made, up to where the model decides."""
         return self.prefix if name is None else f"{self.prefix}{self._named(name, protect, _PLAIN_NAME)}{{"
 
     def read(self, payload: Payload) -> dict[str, Any]:
-        """The call's fields."""
+        """Return the call's fields."""
         return read_braced(payload, self.mark, self.prefix)
 
     def machine(self, reading: Reading) -> Machine:
-        """A reader for a call that comes in pieces."""
+        """Return a reader for a call that comes in pieces."""
         return _BracedMachine(reading, self.mark, self.prefix)
 
     def grammar(self, call: CallRules) -> Node:
-        """The prefix, the name, and a member for each of the schema, in its order."""
+        """Return the prefix, the name, and a member for each of the schema, in its order."""
 
         def opened(key: str) -> str:
             return f"{self._named(key, call.protect)}:"
@@ -170,7 +170,7 @@ def _spelled(_key: str, value: str) -> str:
 
 
 def _spelling(call: CallRules, mark: str) -> Respelled:
-    """The rules of JSON in braces."""
+    """Return the rules of JSON in braces."""
     string = sequence(mark, Without((mark,)), mark)
 
     def words(text: str) -> Node:
@@ -188,7 +188,7 @@ def _spelling(call: CallRules, mark: str) -> Respelled:
 
 
 def _inner(token: str) -> str:
-    """The text of a string of JSON, in which an escape of the format's may stand."""
+    """Return the text of a string of JSON, in which an escape of the format's may stand."""
     try:
         return str(json.loads(token))
     except ValueError:
@@ -236,7 +236,7 @@ class _BracedMachine(StructureMachine):
         return self._take_name(self._escape.remove(text[position:end].strip()), text, end)
 
     def _take_name(self, name: str, text: str, position: int) -> int:
-        """The name is known; a brace must follow."""
+        """Take a name that is known; a brace must follow."""
         self.failed = text[position] != "{"
         if not self.failed:
             self.name, self._into, self._step = name, None, self._value
@@ -273,14 +273,14 @@ class _BracedMachine(StructureMachine):
         return position if self.failed else end
 
     def _take_word(self, word: str) -> None:
-        """A key, a number or a word; any other is a string without marks."""
+        """Take a key, a number or a word; any other is a string without marks."""
         known = None if self._is_key else value_of(word)
         if known is None and not self._is_key:
             self.issues = self.issues or [("odd_call", f"a string without {self._mark}")]
         self._say_word(safe_json_string(word) if known is None else known)
 
     def _in_string(self, text: str, position: int) -> int:
-        """The text of a string, up to the next mark."""
+        """Read the text of a string, up to the next mark."""
         found = self._marks.find(text, position, closing=False)
         end = self._marks.hold(text, position) if found is None else found.start()
         piece = self._unescaper.feed(text[position:end]) + ("" if found is None else self._unescaper.close())

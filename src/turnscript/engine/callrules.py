@@ -33,7 +33,7 @@ class CallRules(Struct, frozen=True):
     spelled: Callable[[str], str]
 
     def lose_more(self) -> None:
-        """The schema allows members that it does not name, and only those that it names are told."""
+        """Report that the schema allows members that it does not name: only those that it names are told."""
         self.rules.lose(f"{self.path}.additionalProperties", "a grammar tells only the parameters that have a name")
 
     def parameters(
@@ -43,7 +43,7 @@ class CallRules(Struct, frozen=True):
         any_key: Node | str,
         close: str,
     ) -> Node:
-        """Arguments as tags, in the order of the schema. `kinds`: what is written as a text, and not as JSON.
+        """Return arguments as tags, in the order of the schema. `kinds`: what is written as a text, and not as JSON.
 
         `opened`: the tag before the value of a key, and `any_key` that of a key that the schema does not name.
         `close`: what ends a value.
@@ -84,7 +84,7 @@ class CallRules(Struct, frozen=True):
         return self.rules.shared(VALUE)
 
     def _value(self, member: Member, kinds: Mapping[str, str], close: str) -> Node:
-        """A value: as JSON, or a string as its text, which ends where the closing begins."""
+        """Return a value: as JSON, or a string as its text, which ends where the closing begins."""
         if kinds.get(member.key) != "string":
             return self.schema.member(member)
         words = listed_strings(member.schema)

@@ -45,7 +45,7 @@ class Told(NamedTuple):
 
     @property
     def type(self) -> str:
-        """`object`, `array`, or nothing where it is neither for sure."""
+        """Return `object`, `array`, or nothing where it is neither for sure."""
         declared = self.schema.get("type") if isinstance(self.schema, dict) else None
         return declared if declared in ("object", "array") else ""
 
@@ -95,7 +95,7 @@ def _pointed(root: Any, pointer: str) -> Any:
 
 
 def read_value(text: str) -> Any:
-    """A JSON value with its numbers as they are spelled; None of Python where it has too many levels."""
+    """Return a JSON value with its numbers as they are spelled; None of Python where it has too many levels."""
     try:
         return json.loads(text, parse_float=Number, parse_int=Number, object_pairs_hook=_pairs)
     except RecursionError:

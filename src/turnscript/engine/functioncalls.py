@@ -73,20 +73,20 @@ class FunctionCall(PlainBody):
         out.content(f"{_named(item.name)}({shown})")
 
     def prefill(self, name: str | None, protect: Callable[[str], str]) -> str:
-        """The name of a call that must be made, up to where the model decides."""
+        """Return the name of a call that must be made, up to where the model decides."""
         return "" if name is None else f"{protect(_named(name))}("
 
     def read(self, payload: Payload) -> dict[str, Any]:
-        """The call's fields."""
+        """Return the call's fields."""
         message = "a call must be written name(key=value), with literals of Python"
         return self.machine(Reading(payload.escape)).whole(payload, message, "name(key=value)")
 
     def machine(self, reading: Reading) -> Machine:
-        """A reader for a call that comes in pieces."""
+        """Return a reader for a call that comes in pieces."""
         return _FunctionMachine(reading)
 
     def grammar(self, call: CallRules) -> Node:
-        """The name, and an argument for each member of the schema, in its order."""
+        """Return the name, and an argument for each member of the schema, in its order."""
 
         def opened(key: str) -> str:
             return f"{call.protect(_named(key))}="
@@ -96,17 +96,17 @@ class FunctionCall(PlainBody):
 
 
 def _named(name: str) -> str:
-    """A name or a key: as it is, or in quotes where Python could not read it."""
+    """Return a name or a key: as it is, or in quotes where Python could not read it."""
     return name if _NAME.fullmatch(name) else json_string(name)
 
 
 def _words(text: str) -> Node:
-    """A piece of JSON in Python's spelling."""
+    """Return a piece of JSON in Python's spelling."""
     return Literal(_python(text))
 
 
 def _python(text: str) -> str:
-    """JSON text as Python writes the same value."""
+    """Return JSON text as Python writes the same value."""
     return _TOKEN.sub(_token, text)
 
 
@@ -124,7 +124,7 @@ def _token(found: re.Match[str]) -> str:
 
 @recent(32 * MB, weight=3)
 def _written(arguments: str) -> tuple[str, str | None, int]:
-    """Arguments as they are written, as they are read again, None where they are no JSON object, and how many."""
+    """Return arguments as written, as read again (None where they are no JSON object), and how many there are."""
     try:
         members = {key: respace(text_of(value)) for key, value in read_object(arguments).items()}
     except InvalidRequest:
@@ -138,7 +138,7 @@ def _spelled(_key: str, value: str) -> str:
 
 
 def _read(call: str) -> str:
-    """The arguments of a call that was written here, as they are read again."""
+    """Return the arguments of a call that was written here, as they are read again."""
     machine = _FunctionMachine(Reading(_NO_ESCAPE))
     machine.feed(call, 0)
     return "".join(machine.said)
@@ -179,7 +179,7 @@ class _FunctionMachine(StructureMachine):
         return self._word(text, position, self._behind_name)
 
     def _word(self, text: str, position: int, behind: Callable[[str, int], int]) -> int:
-        """A name or key. `behind`: the step that comes after it."""
+        """Read a name or key. `behind`: the step that comes after it."""
         if text[position] == '"':
             self._into, self._quote, self._step = [], '"', self._in_string
             self._behind_string = behind
@@ -203,7 +203,7 @@ class _FunctionMachine(StructureMachine):
         return position + (not self.failed)
 
     def _before_key(self, text: str, position: int) -> int:
-        """A key, or the end of the call."""
+        """Read a key, or the end of the call."""
         if text[position] == ")":
             self._say("{}" if self._first[0] else "}")
             self.done = True
@@ -240,7 +240,7 @@ class _FunctionMachine(StructureMachine):
         return position if self.failed else end
 
     def _begin_string(self, text: str, position: int) -> int:
-        """The quote before a string, or three of them."""
+        """Read the quote before a string, or three of them."""
         quote = text[position]
         whole = text[position : position + 3]
         if len(whole) < len(quote * 3) and quote * len(whole) == whole:
@@ -252,7 +252,7 @@ class _FunctionMachine(StructureMachine):
         return position + len(self._quote)
 
     def _in_string(self, text: str, position: int) -> int:
-        """The text of a string, up to a quote that ends it."""
+        """Read the text of a string, up to a quote that ends it."""
         quote = self._quote
         end = _IN_STRING[quote[0]].match(text, position).end()  # type: ignore[union-attr]
         self._take(text[position:end])
@@ -290,7 +290,7 @@ class _FunctionMachine(StructureMachine):
         return text[follows] in (",", self.closings[self._open[-1]])
 
     def _take(self, piece: str, last: bool = False) -> None:
-        """A piece of a string's text, as Python writes it, to be JSON."""
+        """Take a piece of a string's text, as Python writes it, to be JSON."""
         text = self._begun + self._unescaper.feed(piece) + (self._unescaper.close() if last else "")
         begun = None if last else _BEGUN.search(text)
         self._begun = "" if begun is None else begun[1]
@@ -312,7 +312,7 @@ class _FunctionMachine(StructureMachine):
 
 
 def _escaped(found: re.Match[str]) -> str:
-    """An escape of Python's, or a character that JSON does not have in strings, as JSON writes it."""
+    """Return an escape of Python's, or a character that JSON does not have in strings, as JSON writes it."""
     token, digits = found[0], found["x"] or found["U"]
     if token[0] != "\\":
         return safe_json_string(token)[1:-1]
@@ -326,7 +326,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def value_of(word: str) -> str | None:
-    """The JSON text of a word or number; None if it is none."""
+    """Return the JSON text of a word or number; None if it is none."""
     if word in _JSON_WORDS:
         return _JSON_WORDS[word]
     if _NUMBER.fullmatch(word):

@@ -43,16 +43,16 @@ class PythonCall(PlainBody):
         out.control(")")
 
     def read(self, payload: Payload) -> dict[str, Any]:
-        """The call's arguments."""
+        """Return the call's arguments."""
         message = 'the arguments of a call must be written "key"=value, with JSON values'
         return self.machine(Reading(payload.escape)).whole(payload, message, '"key"=value')
 
     def machine(self, reading: Reading) -> Machine:
-        """A reader for arguments that come in pieces."""
+        """Return a reader for arguments that come in pieces."""
         return _Arguments(reading)
 
     def grammar(self, call: CallRules) -> Node:
-        """An argument for each member of the schema, in its order."""
+        """Return an argument for each member of the schema, in its order."""
 
         def opened(key: str) -> str:
             return f"{call.protect(json_string(key))}="
@@ -62,7 +62,7 @@ class PythonCall(PlainBody):
 
 @recent(32 * MB, weight=3)
 def _written(arguments: str) -> tuple[str, str | None, int]:
-    """Arguments as they are written, as they are read again, None where they are no JSON object, and how many."""
+    """Return arguments as written, as read again (None where they are no JSON object), and how many there are."""
     try:
         members = {key: respace(text_of(value)) for key, value in read_object(arguments).items()}
         again = joined(list(members.items()))
@@ -102,7 +102,7 @@ class _Arguments(JsonMachine):
         return {"arguments": arguments} if is_object(arguments) else None
 
     def _before_key(self, text: str, position: int) -> int:
-        """A key, or the end."""
+        """Read a key, or the end."""
         self._key = []
         if text[position] == ")":
             self._pass_on("}" if self._count else "{}")

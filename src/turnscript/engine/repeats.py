@@ -36,5 +36,5 @@ def lose_arguments(
 
 
 def joined(members: list[tuple[str, str]]) -> str:
-    """A JSON object as readers of single arguments spell it."""
+    """Return a JSON object as readers of single arguments spell it."""
     return "{" + ", ".join([f"{json_string(key)}: {value}" for key, value in members]) + "}"

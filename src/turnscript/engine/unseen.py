@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def vanishes(composer: Composer, place: Place, items: Sequence[Item], at: int, joint: str | None) -> bool:
-    """Whether an item is an empty answer beside something else that nothing would show, which is a loss.
+    """Return whether an item is an empty answer beside something else that nothing would show, which is a loss.
 
     White space is not kept, or none joins. `joint`: what joins it to the item before; None where it opens a turn.
     """
@@ -38,7 +38,7 @@ def vanishes(composer: Composer, place: Place, items: Sequence[Item], at: int, j
 
 
 def _shown_behind(composer: Composer, items: Sequence[Item], at: int) -> Item | None:
-    """The next item that is written. What a prompt leaves out, or has no place for, stands between no two."""
+    """Return the next item that is written. What a prompt leaves out, or has no place for, stands between no two."""
     behind = range(at + 1, len(items))
     layout, past, shift = composer.layout, composer.past, composer.out.item - at
     out = composer.out.copied(0)  # the losses of an item are told when its turn comes

@@ -163,14 +163,14 @@ class Template:
 
     @property
     def wishes(self) -> tuple[str, ...]:
-        """The names that somebody may tell it, in order: no tokens, and nothing that it sets itself."""
+        """Return the names that somebody may tell it, in order: no tokens, and nothing that it sets itself."""
         both = self._program.source + self._with_tools.source
         asked = sorted(self.variables - _GIVEN - set(self.tokens))
         return tuple(name for name in asked if not name.endswith("_token") and not _is_set(name, both))
 
     @property
     def unknown_tokens(self) -> tuple[str, ...]:
-        """The special tokens that it writes by a name that nobody told: they are left empty."""
+        """Return the special tokens that it writes by a name that nobody told: they are left empty."""
         names = sorted(name for name in self.variables if name.endswith("_token"))
         return tuple(name for name in names if not self.tokens.get(name))
 
