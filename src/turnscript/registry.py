@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
@@ -25,9 +25,6 @@ from turnscript.clues import Clue
 from turnscript.errors import UnknownName
 from turnscript.format import Format
 from turnscript.tableio import InvalidFormat, Outline, read_formats, read_outlines
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoints
 
 # By name: the package's public functions `formats` and `apis` hide the subpackages of the same names.
 _FORMATS = importlib.import_module("turnscript.formats")
@@ -226,31 +223,29 @@ class _Named(Mapping[str, Format]):
 
 @cache
 def _formats() -> dict[str, Format]:
-    return {format_.name: format_ for format_ in _declared(_FORMATS, "FORMATS")}
+    return {format_.name: format_ for format_ in declared(_FORMATS, "FORMATS")}
 
 
 @cache
 def _apis() -> dict[str, Api]:
-    return {api.name: api for api in _declared(_APIS, "APIS")}
+    return {api.name: api for api in declared(_APIS, "APIS")}
 
 
 @cache
 def _backends() -> dict[str, Backend]:
-    return {backend.name: backend for backend in _declared(_BACKENDS, "BACKENDS")}
+    return {backend.name: backend for backend in declared(_BACKENDS, "BACKENDS")}
 
 
-def _declared(package: ModuleType, attribute: str) -> Iterator[Any]:
+def declared(package: ModuleType, attribute: str) -> Iterator[Any]:
+    """Give what the modules of a package declare as a tuple of this name, then what other packages bring.
+
+    Those use the entry point group of the same name, such as `turnscript.formats` for `FORMATS`.
+    """
     for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda found: found.name):
         if not module.name.startswith("_"):
             yield from getattr(importlib.import_module(f"{package.__name__}.{module.name}"), attribute)
-    for entry in installed(package.__name__):
+    for entry in _installed().select(group=f"turnscript.{attribute.lower()}"):
         yield from entry.load()
-
-
-def installed(group: str) -> EntryPoints:
-    """What other packages bring under the name of a group."""
-    found: EntryPoints = _installed().select(group=group)
-    return found
 
 
 @cache

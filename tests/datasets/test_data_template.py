@@ -12,6 +12,7 @@ from tokenizers import Tokenizer as Library
 import turnscript as ts
 from tests.chat_templates.oracle import SAMPLES, TOKENS, written
 from tests.datasets import tinytokenizers
+from tests.datasets.beginnings import turns_of
 from tests.templates import Template
 from tools.parity.conversations import Conversation, conversations
 from turnscript.datasets.build import build
@@ -19,7 +20,6 @@ from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.form import Example
 from turnscript.datasets.plan import Plan
 from turnscript.datasets.preparation import encoder_of, load_prepared
-from turnscript.datasets.train import MODEL
 from turnscript.datasets.verify import verify
 from turnscript.engine.spans import ITEM, TRAINABLE
 from turnscript.errors import InvalidInput
@@ -86,17 +86,6 @@ def test_a_space_that_a_tokenizer_puts_before_texts_is_in_samples_too(tmp_path: 
     for name, text, sample in samples_of(encoder(EXAMPLE, tmp_path), EXAMPLE):
         if "    " not in text:  # which is a token too, and the library puts a space behind it
             assert (name, served_ids(tmp_path, text)) == (name, sample.ids.tolist())
-
-
-def turns_of(items: list[ts.Item]) -> Iterator[tuple[int, int]]:
-    first = 0
-    for at, item in enumerate(items):
-        if item.kind not in MODEL:
-            if first < at:
-                yield first, at
-            first = at + 1
-    if first < len(items):
-        yield first, len(items)
 
 
 @pytest.mark.parametrize("template", [*SOME, EXAMPLE], ids=lambda path: path.stem)

@@ -36,6 +36,7 @@ from turnscript.engine.layout import layout_of
 from turnscript.engine.past import Past
 from turnscript.engine.prompt import Prompt
 from turnscript.engine.spans import ITEM, Span, Writer
+from turnscript.engine.unseen import is_shown
 from turnscript.errors import TurnscriptError
 from turnscript.events import fold
 from turnscript.format import Format
@@ -153,13 +154,8 @@ class AnswerBeginnings:
                     yield at
 
     def _is_hidden(self, thought: Thinking, at: int, past: Past) -> bool:
-        """Whether the text shows nothing of a thought, so that the answer begins behind it."""
-        place = self._layout.place_for(thought)
-        if place is None or past.hides(place, at):
-            return True
-        if place.unseen_if_empty and not thought.open and place.body.is_empty(thought):
-            return True
-        return not place.body.shows(thought, Writer(self._layout.escape, archive=False))
+        """Return whether the text shows nothing of a thought, so that the answer begins behind it."""
+        return not is_shown(self._layout, past, thought, at, Writer(self._layout.escape, archive=False))
 
     @cached_property
     def kinds(self) -> frozenset[type[Item]]:

@@ -7,18 +7,12 @@ are a form under its name, unless another has it; they are in no list.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-from collections.abc import Iterator
 from functools import cache
-from typing import cast
 
 from turnscript.datasets import forms as _PACKAGE  # noqa: N812  (`forms` is the public function below)
 from turnscript.datasets.form import Form
 from turnscript.errors import UnknownName
-from turnscript.registry import get_format, installed, model_formats
-
-_GROUP = "turnscript.forms"
+from turnscript.registry import declared, get_format, model_formats
 
 
 def forms() -> list[str]:
@@ -45,13 +39,4 @@ def _transcripts(name: str) -> Form:
 
 @cache
 def _forms() -> dict[str, Form]:
-    return {form.name: form for form in _declared()}
-
-
-def _declared() -> Iterator[Form]:
-    for module in sorted(pkgutil.iter_modules(_PACKAGE.__path__), key=lambda found: found.name):
-        if not module.name.startswith("_"):
-            found = importlib.import_module(f"{_PACKAGE.__name__}.{module.name}")
-            yield from cast("tuple[Form, ...]", found.FORMS)
-    for entry in installed(_GROUP):
-        yield from entry.load()
+    return {form.name: form for form in declared(_PACKAGE, "FORMS")}

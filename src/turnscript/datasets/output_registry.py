@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from functools import cache
 
 from turnscript.datasets.output import Output
 from turnscript.errors import UnknownName
-from turnscript.registry import installed
-
-_PACKAGE = "turnscript.datasets.outputs"
-_GROUP = "turnscript.outputs"
+from turnscript.registry import declared
 
 
 def outputs() -> list[str]:
@@ -29,11 +25,5 @@ def get_output(name: str) -> Output:
 
 @cache
 def _outputs() -> dict[str, Output]:
-    found: list[Output] = []
-    package = importlib.import_module(_PACKAGE)
-    for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda one: one.name):
-        if not module.name.startswith("_"):
-            found += importlib.import_module(f"{_PACKAGE}.{module.name}").OUTPUTS
-    for entry in installed(_GROUP):
-        found += entry.load()
-    return {output.name: output for output in found}
+    package = importlib.import_module("turnscript.datasets.outputs")
+    return {output.name: output for output in declared(package, "OUTPUTS")}

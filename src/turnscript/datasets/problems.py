@@ -12,6 +12,8 @@ from msgspec import Struct
 
 from turnscript.errors import InvalidInput, TurnscriptError, Unsupported
 
+_AROUND = 40
+
 
 class Code(StrEnum):
     """Why a row was set aside."""
@@ -113,3 +115,11 @@ def problem_of(error: Exception, otherwise: Code = Code.SHAPE) -> Problem:
         return Problem(Code.SHAPE, "it is nested deeper than anything can read; leave it out")
     said = f"{type(error).__name__}: {error}"
     return Problem(Code.INTERNAL, f"turnscript failed on it ({said}); please report this row")
+
+
+def difference(expected: str, found: str) -> str:
+    """Return where two texts part, in words."""
+    least = min(len(expected), len(found))
+    at = next((place for place in range(least) if expected[place] != found[place]), least)
+    around = slice(max(at - 10, 0), at + _AROUND)
+    return f"at character {at}, {found[around]!r} in the place of {expected[around]!r}"

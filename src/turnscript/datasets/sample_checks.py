@@ -19,6 +19,7 @@ from turnscript.conversation import Conversation, Item, Request, Settings, Think
 from turnscript.datasets.answer_beginnings import Opened
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.form import Example
+from turnscript.datasets.problems import difference
 from turnscript.datasets.promptids import Begun, PromptIds
 from turnscript.datasets.tokenbytes import TokenBytes
 from turnscript.datasets.tokenizer import Ends
@@ -399,12 +400,4 @@ def _short(said: _Said | None) -> str:
     return " ".join(filter(None, (said.kind, said.name, repr(text))))
 
 
-def difference(expected: str, found: str) -> str:
-    """Where two texts part, in words."""
-    least = min(len(expected), len(found))
-    at = next((place for place in range(least) if expected[place] != found[place]), least)
-    around = slice(max(at - 10, 0), at + _SHOWN)
-    return f"at character {at}, {found[around]!r} in the place of {expected[around]!r}"
-
-
-__all__ = ["PROMPTS", "Checker", "SampleCounts", "difference", "unlike"]
+__all__ = ["PROMPTS", "Checker", "SampleCounts", "unlike"]

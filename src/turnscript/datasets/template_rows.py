@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from turnscript.conversation import Request, Tool, ToolsChange
+from turnscript.datasets.problems import difference
 from turnscript.datasets.tokenizers import get_tokenizer, parts_of
 from turnscript.detection.place import TemplateSource, read_place
 from turnscript.detection.specialtokens import tokens_of_folder
@@ -29,7 +30,6 @@ from turnscript.engine.template.tools import functions_of
 from turnscript.format import Format
 from turnscript.registry import get_format
 
-_AROUND = 40
 _NOTHING = Escape()
 """Protects nothing: a template is shown contents as they are."""
 
@@ -108,14 +108,7 @@ class Likeness:
             own = template.run(plain.messages, functions.shown, told=asked.told, now=asked.now)
         except (InvalidTemplate, TemplateRefused) as refusal:
             return str(refusal)
-        return "" if own == text else _parting(own, text)
-
-
-def _parting(own: str, text: str) -> str:
-    least = min(len(own), len(text))
-    at = next((place for place in range(least) if own[place] != text[place]), least)
-    around = slice(max(at - 10, 0), at + _AROUND)
-    return f"at character {at}, {text[around]!r} in the place of {own[around]!r}"
+        return "" if own == text else difference(own, text)
 
 
 __all__ = ["Likeness", "Words", "words_of"]

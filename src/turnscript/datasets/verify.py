@@ -39,9 +39,10 @@ from turnscript.datasets.outputs._samples import document_starts
 from turnscript.datasets.packingnames import read_packing
 from turnscript.datasets.plan import EXACT
 from turnscript.datasets.preparation import Prepared, check_folder, load_prepared
+from turnscript.datasets.problems import difference
 from turnscript.datasets.report import TemplateReport
 from turnscript.datasets.rowsamples import unlike_of
-from turnscript.datasets.sample_checks import Checker, SampleCounts, difference
+from turnscript.datasets.sample_checks import Checker, SampleCounts
 from turnscript.datasets.shardfiles import FIRST_UNLIKE
 from turnscript.errors import InvalidInput
 

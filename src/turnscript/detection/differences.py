@@ -183,7 +183,7 @@ def thoughts_of(trials: Trials, frame: Frame) -> Thoughts:
 
 
 def _closing_of(opening: str, between: str, lead: str) -> str:
-    """What closes a thought, of what stands between it and what follows. `lead`: what stands before a text alone."""
+    """Return what closes a thought, of what stands behind it. `lead`: what stands before a text alone."""
     for closes, opens in _OPPOSITES:
         core = opening.strip()
         mirror = core.replace("<", "</", 1) if not opens else core.replace(opens, closes, 1)
@@ -295,7 +295,7 @@ def _without_thought(region: str, thoughts: Thoughts) -> str:
 
 
 def _unit(text: str, name: str, argument: str, start: int = 0) -> _Unit | None:
-    """The call of a name in a text that has its arguments as JSON; None where no JSON holds the argument."""
+    """Return the call of a name in a text that has its arguments as JSON; None where no JSON holds the argument."""
     at, decoder = text.find("{", start), json.JSONDecoder()
     while at >= 0:
         try:
@@ -338,7 +338,7 @@ def _object_body(value: Any, text: str, name: str, argument: str) -> dict[str, A
 
 
 def _named_unit(text: str, name: str, start: int, at: int, end: int) -> _Unit:
-    """A call that says its name, a mark, and its arguments."""
+    """Return a call that says its name, a mark, and its arguments."""
     named = text.rfind(name, start, at)
     if named < 0:
         raise Unlearned("the name of a call stands behind its arguments")
@@ -393,7 +393,7 @@ def _several(before: str, closing: str, between: str) -> tuple[str, str, tuple[s
 
 
 def _text_joint(trials: Trials) -> str:
-    """The white space between a text and a call."""
+    """Return the white space between a text and a call."""
     trial = trials.of(TEXT_CALL)
     at = -1 if trial is None else trial.whole.rfind(TEXT)
     if trial is None or at < 0:

@@ -107,7 +107,7 @@ def _thinks(clue: Clue, text: str, day: str | None) -> bool | None:
 
 
 def _foreign(otherwise: Detected) -> Detected:
-    """For a model with a template of its own that no format here knows."""
+    """Return the verdict on a model with a template of its own that no format here knows."""
     hint = f" ({otherwise.format} would be a guess: {otherwise.reason})" if otherwise.format else ""
     return Detected(None, f"{UNKNOWN}{hint}", date=otherwise.date)
 

@@ -49,7 +49,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     architectures: tuple[str, ...] = ()
 
     def texts(self, evidence: Evidence) -> tuple[str, ...]:
-        """Where a clue of that kind looks."""
+        """Return the texts in which a clue of that kind looks."""
         places: dict[Evidence, tuple[str, ...]] = {
             "template": (self.template,) if self.template.strip() else (),
             "name": self.names,
@@ -60,12 +60,12 @@ class Facts(Struct, frozen=True, kw_only=True):
 
     @property
     def date(self) -> str | None:
-        """The day in the names; of several the earliest, because later work on a model does not make it newer."""
+        """Return the day in the names; of several the earliest, because later work makes a model no newer."""
         return min((day for name in self.names for day in dates(name)), default=None)
 
 
 def dates(name: str) -> Iterator[str]:
-    """The days in a name, as yyyymmdd. Eight digits that are no day of the calendar are none."""
+    """Give the days in a name, as yyyymmdd. Eight digits that are no day of the calendar are none."""
     for found in _DATE.finditer(name):
         try:
             date(*map(int, found.groups()))
@@ -75,19 +75,19 @@ def dates(name: str) -> Iterator[str]:
 
 
 def stem(model: str) -> str:
-    """The base name without its last extension, in lower case; nothing if there is none (requirements R-B-2)."""
+    """Return the base name without its last extension, in lower case; nothing if there is none (requirements R-B-2)."""
     base = _base(model)
     return (base.rpartition(".")[0] or base).lower()
 
 
 def facts_of_name(model: str | PathLike[str]) -> Facts:
-    """What the name alone says; no file is looked at."""
+    """Return what the name alone says; no file is looked at."""
     text = _SURROGATE.sub("\ufffd", os.fspath(model))
     return Facts(stem=stem(text), names=_names([text]))
 
 
 def gather(model: str | PathLike[str]) -> Facts:
-    """What the name and the files of a model say. Raises InvalidInput for a bad file and OSError for an unreadable one.
+    """Return what the name and files of a model say. Raises InvalidInput for a bad one, OSError for an unreadable one.
 
     Special files such as pipes are not opened: their path is taken for a name.
     """
@@ -129,7 +129,7 @@ def facts_of_folder(folder: Path, config: Config, template: str) -> Facts:
 
 
 def _mode(path: Path) -> int:
-    """What the system says is there; 0 if nothing is, or if the name can be no file's, such as a very long one."""
+    """Return what the system says is there; 0 if nothing is, or if no file can have the name, as a very long one."""
     try:
         return path.stat().st_mode
     except PermissionError:
@@ -139,7 +139,7 @@ def _mode(path: Path) -> int:
 
 
 def _names(paths: Iterable[str]) -> tuple[str, ...]:
-    """The base names, without the suffix of a weights file; dots in a name such as `llama-3.1` are not a suffix."""
+    """Return the base names, without the suffix of a weights file; that of `llama-3.1` is none."""
     names = []
     for base in map(_base, paths):
         head, dot, last = base.lower().rpartition(".")
@@ -148,11 +148,11 @@ def _names(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def _lower(texts: Iterable[str]) -> tuple[str, ...]:
-    """Each text in lower case once, without the empty ones."""
+    """Return each text in lower case once, without the empty ones."""
     return tuple(dict.fromkeys(text.lower() for text in texts if text))
 
 
 def _base(path: str) -> str:
-    """The last part of a path as the system writes it, or with slashes; nothing for `..` and the root."""
+    """Return the last part of a path as the system writes it, or with slashes; nothing for `..` and the root."""
     parts = [part for part in path.replace(os.sep, "/").split("/") if part not in ("", ".")]
     return parts[-1] if parts and parts[-1] != ".." else ""

@@ -233,7 +233,7 @@ def _segments(thoughts: Thoughts, calls: Calls | None) -> tuple[list[Data], dict
 
 
 def _first_key(body: Data) -> str:
-    """The key that a call begins with which nothing opens: a text that begins so would be one."""
+    """Return the key that a call begins with which nothing opens: a text that begins so would be one."""
     argued = body.get("arguments_first")
     key = body.get("arguments", "arguments") if argued else body.get("name_key", "name")
     return f'"{key}":{" " if body.get("spaced") else ""}'

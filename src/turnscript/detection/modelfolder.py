@@ -51,7 +51,7 @@ class Templates(Struct, frozen=True):
 
     @property
     def chosen(self) -> str:
-        """Of several templates the one called default, else the first."""
+        """Return the template that is called default, if there are several, else the first."""
         return self.texts.get(DEFAULT) or next(iter(self.texts.values()), "")
 
 

@@ -20,8 +20,8 @@ from turnscript.detection.learned_table import PLACEHOLDERS, Learned, learn
 from turnscript.detection.probes import TEXT, TEXT_CALL, TEXT_ONLY, THOUGHT, THOUGHT_CALL, TOOLS, Probe
 from turnscript.detection.trials import Render, Trial, Trials
 from turnscript.engine.jsoncalls import JsonCall
-from turnscript.engine.states import model_turn
-from turnscript.engine.table import Document, Turn
+from turnscript.engine.states import behind_opening, model_turn, no_thought
+from turnscript.engine.table import Document
 from turnscript.errors import InvalidInput
 from turnscript.events import fold
 from turnscript.format import Format
@@ -233,7 +233,7 @@ def _verdict(document: Document, probe: Probe, trial: Trial | None, trials: Tria
         return Verdict(probe.shows, "differs", f"no turn begins with {turn.open.strip()!r}")
     if inside is None:
         inside = max(trial.start, trial.after + _behind(document, trial.written))
-    inside += _no_thought(turn, trial.whole[inside:])
+    inside += no_thought(turn, trial.whole[inside:])
     calls = trial.shown(inside)[2]
     if probe.calls and calls < len(probe.calls):
         return Verdict(probe.shows, "refused", f"the template shows {calls} of {len(probe.calls)} calls")
@@ -344,14 +344,11 @@ def seed_of(document: Document, ahead: str) -> str | None:
     `ahead`: the end of a prompt, from the last content on. Its parser is `Format.parser(tools, prefill=seed)`.
     """
     turn = model_turn(document)
-    core = turn.open.rstrip()
-    at = ahead.rfind(core) if core else -1
-    if at >= 0:
-        seed = ahead[at + len(core) :].removeprefix(turn.open[len(core) :])
-    else:
+    seed = behind_opening(turn, ahead)
+    if seed is None:
         end = _behind(document, ahead)
         seed = ahead[end:] if end else ""
-    seed = seed[_no_thought(turn, seed) :]
+    seed = seed[no_thought(turn, seed) :]
     return seed if seed.strip() else None
 
 
@@ -360,13 +357,6 @@ def _behind(document: Document, ahead: str) -> int:
     turn = model_turn(document)
     closes = [one.close.strip() for one in document.turns if one.role in turn.behind and one.close.strip()]
     return max((ahead.rfind(close) + len(close) for close in closes if close in ahead), default=0)
-
-
-def _no_thought(turn: Turn, written: str) -> int:
-    """Return how much of a turn is what stands in place of a thought, which no model writes."""
-    mark = turn.no_thought.strip()
-    start = len(written) - len(written.lstrip())
-    return start + len(mark) if mark and written.startswith(mark, start) else 0
 
 
 def _outline(item: Item) -> Outline | None:

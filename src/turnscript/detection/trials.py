@@ -165,7 +165,7 @@ class Trials:
 
     @cached_property
     def all(self) -> list[tuple[Probe, Trial | None]]:
-        """Every probe with what was written."""
+        """Return every probe with what was written."""
         return [(probe, self.of(probe)) for probe in PROBES]
 
     def written(self, messages: Sequence[dict[str, Any]], tools: bool = False, prompt: bool = False) -> str | None:
@@ -216,7 +216,7 @@ class Trials:
 
     @cached_property
     def taken_out(self) -> str:
-        """The word of the tag at whose end a template cuts thoughts out of contents, where it shows none itself."""
+        """Return the word of the tag at whose end a template cuts thoughts out of contents, if it shows none itself."""
         found = _TAKEN_OUT.search(self.source)
         if found is None or self.manner.thoughts or self.manner.closes:
             return ""
@@ -224,7 +224,8 @@ class Trials:
 
     @cached_property
     def takes(self) -> dict[str, bool]:
-        """What the template has a place for: `system`, `thoughts`, `calls`, `several calls`, `results`, `tools`."""
+        """Return what the template has a place for: `system`, `thoughts`, `calls`, `several calls`, `results`,
+        `tools`."""
         one, two, behind = self.of(ONE_CALL), self.of(TWO_CALLS), self.of(PROBES[15])
         system = self.written([{"role": "system", "content": SYSTEM}, *TEXT_ONLY.messages(self.manner)[:1]])
         return {

@@ -27,19 +27,19 @@ class AddressedCall(TagCall):
         self._of(item.name).write(item, out)
 
     def prefill(self, name: str | None, protect: Any) -> str:
-        """The name, up to where the model decides."""
+        """Return the name, up to where the model decides."""
         return super().prefill(name, protect) if name is None else self._of(name).prefill(name, protect)
 
     def machine(self, reading: Reading) -> Machine:
-        """A reader for a call that comes in pieces."""
+        """Return a reader for a call that comes in pieces."""
         return _AddressedReader(self, reading)
 
     def grammar(self, call: CallRules) -> Node:
-        """The name twice, and tags for each parameter of the schema."""
+        """Return the name twice, and tags for each parameter of the schema."""
         return self._of(call.name).grammar(call)
 
     def _of(self, name: str) -> TagCall:
-        """The same for calls of one tool, whose name is a part of the first tag."""
+        """Return the shape of the calls of one tool, whose name is a part of the first tag."""
         close = f"{self.name_close}{word_of(name)}{self.name_again}"
         return TagCall(self.key_open, self.value_open, self.value_close, name_close=close, end=self.end)
 

@@ -40,7 +40,7 @@ _TYPES: dict[AttributeType, tuple[Any, str]] = {
 
 
 def write_attributes(item: Any, attributes: Sequence[Attribute], out: Writer) -> str:
-    """The attributes of an item as they stand in its opening tag. In a prompt, archive-only ones become losses."""
+    """Return the attributes of an item's opening tag. In a prompt, archive-only ones become losses."""
     written: list[str] = []
     for attribute in attributes:
         if not attribute.written:
@@ -65,14 +65,14 @@ def write_attributes(item: Any, attributes: Sequence[Attribute], out: Writer) ->
 
 
 def _is_unsaid(attribute: Attribute, value: Any) -> bool:
-    """Whether a field holds nothing that has to be written. An empty text is something; an empty hint is not."""
+    """Return whether a field holds nothing that has to be written. An empty text is something; an empty hint is not."""
     if value is None or value is False or value == attribute.default:
         return True
     return not value and (attribute.type != "text" or attribute.path.startswith("hints."))
 
 
 def attribute_text(value: Any) -> str:
-    """A value as it stands after `key=`."""
+    """Return a value as it stands after `key=`."""
     if isinstance(value, str):
         return without_angles(json_string(value))
     text = text_of(value) if isinstance(value, RawJson) else msgspec.json.encode(value).decode()
@@ -80,7 +80,7 @@ def attribute_text(value: Any) -> str:
 
 
 def bare_attributes(item: Any, attributes: Sequence[Attribute], out: Writer, escape: Escape) -> str:
-    """Attributes without quotes: ` name=Eric`. A value cannot hold white space, which becomes `_`.
+    """Return attributes without quotes: ` name=Eric`. A value cannot hold white space, which becomes `_`.
 
     `escape`: the format's own, whatever that of the text before is.
     """
@@ -97,7 +97,7 @@ def bare_attributes(item: Any, attributes: Sequence[Attribute], out: Writer, esc
 
 
 def extra_attributes(item: Any, out: Writer, named: Sequence[Attribute]) -> str:
-    """The attributes that the table does not name, as they were read. What can be no attribute's key is a loss."""
+    """Return the attributes that the table does not name, as they were read. What can be no key is a loss."""
     hints: Hints | None = getattr(item, "hints", None)
     if not hints or not hints.attributes:
         return ""
@@ -115,7 +115,7 @@ def extra_attributes(item: Any, out: Writer, named: Sequence[Attribute]) -> str:
 
 
 def scan_attributes(text: str, start: int, end: int, line: int, column: int) -> dict[str, Json]:
-    """The attributes in `text[start:end]`, each value JSON text. `line` and `column` are those of `start`."""
+    """Return the attributes in `text[start:end]`, each value JSON text. `line` and `column` are those of `start`."""
     found: dict[str, Json] = {}
     position = start
     while position < end:
@@ -139,7 +139,7 @@ def read_attributes(
     attributes: Sequence[Attribute],
     line: int,
 ) -> tuple[dict[str, Any], Hints | None]:
-    """Fields and hints of an item from its attributes; what the table does not name goes to `hints.attributes`."""
+    """Return fields and hints of an item from its attributes; unnamed ones go to `hints.attributes`."""
     fields: dict[str, Any] = {}
     hints: dict[str, Any] = {}
     for attribute in attributes:
@@ -162,7 +162,7 @@ def read_attributes(
 
 
 def unhinted(attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
-    """Those that an item without hints may have."""
+    """Return those attributes that an item without hints may have."""
     return tuple(one for one in attributes if one.written and (one.fallback or not one.path.startswith("hints.")))
 
 
@@ -184,7 +184,7 @@ def _lose(attribute: Attribute, value: Any, out: Writer) -> None:
 
 
 def _value_end(text: str, start: int, end: int) -> int:
-    """Where the JSON value at `start` ends, -1 if there is none. Anything but white space or `end` may not follow."""
+    """Return where the JSON value at `start` ends, -1 if there is none. Only white space or `end` may follow."""
     plain = _PLAIN_STRING.match(text, start, end)
     if plain:
         return plain.end()

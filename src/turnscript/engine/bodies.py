@@ -38,7 +38,7 @@ class Parts(PlainBody):
     plain = True
 
     def attributes(self, item: Any, archive: bool) -> Mapping[str, str]:
-        """`parts=0` where the content has no part at all and no hint says so."""
+        """Return `parts=0` where the content has no part at all and no hint says so."""
         shape = item.hints.shape if item.hints else ""
         return {NO_PARTS: "0"} if archive and not item.content and shape not in _EMPTY_SHAPES else {}
 
@@ -47,7 +47,7 @@ class Parts(PlainBody):
         write_parts(item.content, out)
 
     def read(self, payload: Payload) -> dict[str, Any]:
-        """The parts in order."""
+        """Return the parts in order."""
         if not payload.text and _has_no_parts(payload):
             return {"content": []}
         return {"content": [part for _, part in read_parts(payload)]}
@@ -61,7 +61,7 @@ class Thought(PlainBody):
     plain = True
 
     def attributes(self, item: Thinking, archive: bool) -> Mapping[str, str]:
-        """`parts=0` where there is no text at all and neither a proof nor a hint tells why."""
+        """Return `parts=0` where there is no text at all and neither a proof nor a hint tells why."""
         shape = item.hints.shape if item.hints else ""
         bare = not item.content and not item.summary and shape not in _EMPTY_SHAPES and item.redacted is None
         return {NO_PARTS: "0"} if bare and archive else {}
@@ -73,7 +73,7 @@ class Thought(PlainBody):
         write_parts(item.content, out, word, first=not written)
 
     def read(self, payload: Payload) -> dict[str, Any]:
-        """Summaries and texts by the type of their part lines."""
+        """Return summaries and texts by the type of their part lines."""
         none = _has_no_parts(payload) or "redacted" in payload.attributes
         if not payload.text and none:
             return {"content": [], "summary": []}
@@ -95,20 +95,20 @@ class CallArguments(PlainBody):
     formats = True
 
     def attributes_read(self, form: Json | None) -> dict[str, Any]:
-        """Whether the arguments are a custom tool's free text, and whether they are JSON at all."""
+        """Return whether the arguments are a custom tool's free text, and whether they are JSON at all."""
         word = plain(form) if form is not None else ""
         return {"custom": True, "text": True} if word == "text" else {"text": True} if word == "raw" else {}
 
     def machine(self, reading: Reading) -> Machine:
-        """A reader for arguments that come in pieces."""
+        """Return a reader for arguments that come in pieces."""
         return FreeTextMachine(reading) if reading.head.get("text") else ArgumentsMachine(reading)
 
     def grammar(self, call: CallRules) -> Node:
-        """The arguments alone."""
+        """Return the arguments alone."""
         return call.schema.arguments()
 
     def attributes(self, item: ToolCall, archive: bool) -> Mapping[str, str]:
-        """The `format` of the payload."""
+        """Return the `format` of the payload."""
         if item.custom:
             return {"format": '"text"'}
         return {} if _is_object(item.arguments, item.open) else {"format": '"raw"'}
@@ -118,7 +118,7 @@ class CallArguments(PlainBody):
         out.content(item.arguments)
 
     def read(self, payload: Payload) -> dict[str, Any]:
-        """The text, checked to be a JSON object unless it is marked otherwise."""
+        """Return the text, checked to be a JSON object unless it is marked otherwise."""
         text = payload.escape.remove(payload.text)
         form = _format(payload, ("text", "raw"))
         if not form:
@@ -132,7 +132,7 @@ class ResultContent(PlainBody):
     literals: tuple[str, ...] = (PART_TAG,)
 
     def attributes(self, item: ToolResult, archive: bool) -> Mapping[str, str]:
-        """The `format` of the payload."""
+        """Return the `format` of the payload."""
         content = item.content
         if not content:
             return Parts().attributes(item, archive) if archive else {"format": '"text"'}
@@ -148,7 +148,7 @@ class ResultContent(PlainBody):
         write_parts(item.content, out)
 
     def read(self, payload: Payload) -> dict[str, Any]:
-        """One text, or parts."""
+        """Return one text, or parts."""
         if not payload.text and _has_no_parts(payload):
             return {"content": []}
         form = _format(payload, ("text", "json", "parts"))
@@ -166,7 +166,7 @@ class Record(PlainBody):
     carries: tuple[str, ...] = ("value",)
 
     def attributes(self, item: Opaque, archive: bool) -> Mapping[str, str]:
-        """Nothing: the type is an attribute of its own."""
+        """Return no attribute: the type is one of its own."""
         return {}
 
     def write(self, item: Opaque, out: Writer) -> None:
@@ -174,7 +174,7 @@ class Record(PlainBody):
         out.content(text_of(item.value))
 
     def read(self, payload: Payload) -> dict[str, Any]:
-        """The JSON text, checked to be JSON."""
+        """Return the JSON text, checked to be JSON."""
         text = payload.escape.remove(payload.text)
         if not is_json(text):
             raise _bad_payload(payload, "the payload of an item must be JSON", "JSON")
@@ -197,7 +197,7 @@ class ToolList:
         out.content("\n".join([tool_line(tool, out.archive) for tool in tools]))
 
     def read(self, payload: Payload) -> list[Tool]:
-        """The tools in order."""
+        """Return the tools in order."""
         text = payload.escape.remove(payload.text)
         return list(self._read_lines(text, payload)) if text.strip() else []
 
@@ -215,7 +215,7 @@ class ToolList:
 
 
 def tool_line(tool: Tool, archive: bool) -> str:
-    """A tool as one line of JSON, our own spacing between tokens."""
+    """Return a tool as one line of JSON, our own spacing between tokens."""
     fields: dict[str, object] = {}
     if tool.type != "function":
         fields["type"] = tool.type
@@ -249,7 +249,7 @@ class _Named(msgspec.Struct):
 
 
 def tool_from(fields: Mapping[str, Json]) -> Tool:
-    """The tool that a line defines. A wrong type raises msgspec.ValidationError."""
+    """Return the tool that a line defines. A wrong type raises msgspec.ValidationError."""
     known = {key: value for key, value in fields.items() if key in _Named.__struct_fields__}
     named = msgspec.json.decode(msgspec.json.encode(known), type=_Named)
     extra = {key: value for key, value in fields.items() if key not in _TOOL_WORDS}
@@ -283,7 +283,7 @@ class Metadata:
         out.content(members({"v": self.version} | {key: _as_json(value) for key, value in said.items()}))
 
     def read(self, payload: Payload) -> dict[str, Any]:
-        """Origin, options, settings and hints; other members under `other`."""
+        """Return origin, options, settings and hints; other members under `other`."""
         text = payload.escape.remove(payload.text)
         _require_object(text, payload, "")
         fields = read_object(text)
@@ -304,7 +304,7 @@ class Metadata:
 
 
 def _struct_from(cls: type[msgspec.Struct], value: Json) -> Any:
-    """A model struct from JSON. msgspec alone cannot: it reads no `Json | None`. Unknown members are an error."""
+    """Return a model struct from JSON. msgspec reads no `Json | None`. Unknown members are an error."""
     readers = _member_readers(cls)
     read: dict[str, Any] = {}
     for key, member in read_object(value).items():
@@ -340,7 +340,7 @@ def _as_json(value: Any) -> object:
 
 
 def _has_no_parts(payload: Payload) -> bool:
-    """Whether the tag says that the content has no part. Takes `parts` off; `as` is a hint and stays."""
+    """Return whether the tag says that the content has no part. It takes `parts` off; `as` is a hint and stays."""
     shape = plain(payload.attributes["as"]) if "as" in payload.attributes else ""
     empty = isinstance(shape, str) and shape in _EMPTY_SHAPES
     return payload.attributes.pop(NO_PARTS, None) is not None or empty
@@ -358,7 +358,7 @@ def _format(payload: Payload, known: tuple[str, ...]) -> str:
 
 
 def _is_object(text: str, open_: bool) -> bool:
-    """Whether a text is a JSON object, or may become one: `open_` says that it is not finished."""
+    """Return whether a text is a JSON object, or may become one: `open_` says that it is not finished."""
     return is_object(text) or (open_ and begins_object(text))
 
 

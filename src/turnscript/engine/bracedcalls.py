@@ -16,17 +16,15 @@ from turnscript.engine.callrules import KEY, CallRules
 from turnscript.engine.escape import Escape, tags_in
 from turnscript.engine.functioncalls import value_of
 from turnscript.engine.machine import Machine, PlainBody, Reading
-from turnscript.engine.repeats import joined, lose_difference
+from turnscript.engine.repeats import joined, lose_arguments
 from turnscript.engine.scanner import Scanner
 from turnscript.engine.spans import Writer
 from turnscript.engine.structures import LONGEST_WORD, StructureMachine, may_be
 from turnscript.engine.table import Payload
 from turnscript.engine.texts import PlainText
-from turnscript.errors import InvalidRequest, InvalidTranscript
-from turnscript.grammar.nodes import EMPTY, Literal, Node, Without, sequence
+from turnscript.errors import InvalidRequest
+from turnscript.grammar.nodes import Literal, Node, Without, sequence
 from turnscript.grammar.respelled import Respelled
-from turnscript.grammar.rules import COMMA, VALUE, separated
-from turnscript.grammar.schema import Member
 from turnscript.jsontext import compact, is_object, plain, read_object, respace, safe_json_string, text_of
 
 MARK = '<|"|>'
@@ -55,12 +53,13 @@ class BracedCall(PlainBody):
 
     def write(self, item: ToolCall, out: Writer) -> None:
         """Write the call. Arguments that are no JSON object become one argument called `arguments`."""
+        again: str | None = None
         try:
             members = [(key, text_of(value)) for key, value in read_object(item.arguments).items()]
             again = joined([(key, _spelled(key, value)) for key, value in members])
         except InvalidRequest:
-            out.lose(".arguments", "approximated", "no JSON object; written as an argument called 'arguments'")
-            members, again = [("arguments", safe_json_string(item.arguments))], item.arguments
+            members = [("arguments", safe_json_string(item.arguments))]
+        lose_arguments(item.arguments, again, len(members), _spelled, out)
         out.content(self.prefix)
         _write(named_pieces(item.name, self.mark), out)
         out.content("{")
@@ -69,42 +68,27 @@ class BracedCall(PlainBody):
                 out.content(",")
             _write([*_word_pieces(key, self.mark, _PLAIN), (False, ":"), *braced_pieces(value, self.mark)], out)
         out.content("}")
-        if again != item.arguments:
-            detail = "keys and values are kept, not how the JSON was spelled"
-            lose_difference(item.arguments, len(members), _spelled, out, detail)
 
     def prefill(self, name: str | None, protect: Callable[[str], str]) -> str:
-        """The prefix and the name of a call that must be made, up to where the model decides."""
+        """Return the prefix and the name of a call that must be made, up to where the model decides."""
         return self.prefix if name is None else f"{self.prefix}{self._named(name, protect, _PLAIN_NAME)}{{"
 
     def read(self, payload: Payload) -> dict[str, Any]:
-        """The call's fields."""
+        """Return the call's fields."""
         return read_braced(payload, self.mark, self.prefix)
 
     def machine(self, reading: Reading) -> Machine:
-        """A reader for a call that comes in pieces."""
+        """Return a reader for a call that comes in pieces."""
         return _BracedMachine(reading, self.mark, self.prefix)
 
     def grammar(self, call: CallRules) -> Node:
-        """The prefix, the name, and a member for each of the schema, in its order."""
-        spelled = _spelling(call, self.mark)
-        members = call.schema.members()
-        if members is None or members.is_open:
-            one = sequence(KEY, ":", spelled.node(call.rules.shared(VALUE)))
-            known: list[tuple[Node, bool]] = []
-            more: Node = call.rules.add(call.rules.named(call.name, "any"), one)
-        else:
-            known = [(self._argument(call, member, spelled), member.required) for member in members.known]
-            more = EMPTY
-            if members.more is not None:
-                call.lose_more()
-        row = separated(call.rules, known, COMMA, call.name, more)
-        return sequence(f"{self.prefix}{self._named(call.name, call.protect, _PLAIN_NAME)}{{", row, "}")
+        """Return the prefix, the name, and a member for each of the schema, in its order."""
 
-    def _argument(self, call: CallRules, member: Member, spelled: Respelled) -> Node:
-        name = call.rules.named(call.name, member.key)
-        value = spelled.node(call.schema.member(member))
-        return call.rules.add(name, sequence(self._named(member.key, call.protect), ":", value))
+        def opened(key: str) -> str:
+            return f"{self._named(key, call.protect)}:"
+
+        row = call.row(opened, sequence(KEY, ":"), _spelling(call, self.mark).node)
+        return sequence(f"{self.prefix}{self._named(call.name, call.protect, _PLAIN_NAME)}{{", row, "}")
 
     def _named(self, name: str, protect: Callable[[str], str], plain_words: re.Pattern[str] = _PLAIN) -> str:
         return protect(name) if plain_words.fullmatch(name) else f"{self.mark}{protect(name)}{self.mark}"
@@ -186,7 +170,7 @@ def _spelled(_key: str, value: str) -> str:
 
 
 def _spelling(call: CallRules, mark: str) -> Respelled:
-    """The rules of JSON in braces."""
+    """Return the rules of JSON in braces."""
     string = sequence(mark, Without((mark,)), mark)
 
     def words(text: str) -> Node:
@@ -204,7 +188,7 @@ def _spelling(call: CallRules, mark: str) -> Respelled:
 
 
 def _inner(token: str) -> str:
-    """The text of a string of JSON, in which an escape of the format's may stand."""
+    """Return the text of a string of JSON, in which an escape of the format's may stand."""
     try:
         return str(json.loads(token))
     except ValueError:
@@ -213,13 +197,8 @@ def _inner(token: str) -> str:
 
 def read_braced(payload: Payload, mark: str, prefix: str) -> dict[str, Any]:
     """Return the name, and as `arguments` the JSON, of what is written in braces. Raises InvalidTranscript."""
-    machine = _BracedMachine(Reading(payload.escape), mark, prefix)
-    end = machine.feed(payload.text, 0)
-    fields = machine.fields() if machine.done and not payload.text[end:].strip() else None
-    if fields is None:
-        message = f"this must be written {prefix}NAME{{key:value}}, strings between {mark}"
-        raise InvalidTranscript(message, line=payload.line, column=1, expected=f"{prefix}NAME{{")
-    return fields
+    message = f"this must be written {prefix}NAME{{key:value}}, strings between {mark}"
+    return _BracedMachine(Reading(payload.escape), mark, prefix).whole(payload, message, f"{prefix}NAME{{")
 
 
 class _BracedMachine(StructureMachine):
@@ -257,7 +236,7 @@ class _BracedMachine(StructureMachine):
         return self._take_name(self._escape.remove(text[position:end].strip()), text, end)
 
     def _take_name(self, name: str, text: str, position: int) -> int:
-        """The name is known; a brace must follow."""
+        """Take a name that is known; a brace must follow."""
         self.failed = text[position] != "{"
         if not self.failed:
             self.name, self._into, self._step = name, None, self._value
@@ -294,14 +273,14 @@ class _BracedMachine(StructureMachine):
         return position if self.failed else end
 
     def _take_word(self, word: str) -> None:
-        """A key, a number or a word; any other is a string without marks."""
+        """Take a key, a number or a word; any other is a string without marks."""
         known = None if self._is_key else value_of(word)
         if known is None and not self._is_key:
             self.issues = self.issues or [("odd_call", f"a string without {self._mark}")]
         self._say_word(safe_json_string(word) if known is None else known)
 
     def _in_string(self, text: str, position: int) -> int:
-        """The text of a string, up to the next mark."""
+        """Read the text of a string, up to the next mark."""
         found = self._marks.find(text, position, closing=False)
         end = self._marks.hold(text, position) if found is None else found.start()
         piece = self._unescaper.feed(text[position:end]) + ("" if found is None else self._unescaper.close())

@@ -36,7 +36,7 @@ class BracedTools(ToolTexts):
         return "" if _respelled(_respelled(schema, str.upper), str.lower) == schema else "types are in small letters"
 
     def pieces(self, name: str, description: str | None, parameters: str | None) -> Pieces:
-        """One definition."""
+        """Return one definition."""
         fields: dict[str, object] = {}
         if description is not None:
             fields["description"] = description
@@ -46,7 +46,7 @@ class BracedTools(ToolTexts):
         return (*named, *braced_pieces(members(fields), self.mark))
 
     def read(self, payload: Payload) -> list[Tool]:
-        """The definitions."""
+        """Return the definitions."""
         return [self._tool(one, payload) for one in payload.text.split(self.apart) if one.strip()]
 
     def _tool(self, text: str, payload: Payload) -> Tool:

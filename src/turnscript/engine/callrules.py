@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from msgspec import Struct
 
 from turnscript.conversation import Tool
 from turnscript.grammar.nodes import Node, Reference, Repeat, Token, Without, chars, choice, sequence
-from turnscript.grammar.rules import STRING, VALUE, Rules
-from turnscript.grammar.schema import Member, Schema
+from turnscript.grammar.rules import COMMA, STRING, VALUE, Rules, separated
+from turnscript.grammar.schema import Member, Schema, listed_strings
 
 IDENTIFIER = Token(Repeat(chars("AZ", "az", "09", "_", "-"), 1, 64))
 """An id that a model makes up."""
@@ -34,7 +33,7 @@ class CallRules(Struct, frozen=True):
     spelled: Callable[[str], str]
 
     def lose_more(self) -> None:
-        """The schema allows members that it does not name, and only those that it names are told."""
+        """Report that the schema allows members that it does not name: only those that it names are told."""
         self.rules.lose(f"{self.path}.additionalProperties", "a grammar tells only the parameters that have a name")
 
     def parameters(
@@ -44,7 +43,7 @@ class CallRules(Struct, frozen=True):
         any_key: Node | str,
         close: str,
     ) -> Node:
-        """Arguments as tags, in the order of the schema. `kinds`: what is written as a text, and not as JSON.
+        """Return arguments as tags, in the order of the schema. `kinds`: what is written as a text, and not as JSON.
 
         `opened`: the tag before the value of a key, and `any_key` that of a key that the schema does not name.
         `close`: what ends a value.
@@ -61,27 +60,39 @@ class CallRules(Struct, frozen=True):
             parts.append(rule if member.required else Repeat(rule, 0, 1))
         return sequence(*parts)
 
+    def row(self, opened: Callable[[str], str], any_key: Node, spelled: Callable[[Node], Node] = sequence) -> Node:
+        """Return arguments with commas between them, in the order of the schema.
+
+        `opened`: what stands before the value of a key, and `any_key` before that of a key that the schema does not
+        name. `spelled`: how a value is written, given its JSON.
+        """
+        members = self.schema.members()
+        if members is None or members.is_open:
+            one = sequence(any_key, spelled(self._any()))
+            more = self.rules.add(self.rules.named(self.name, "any"), one)
+            return separated(self.rules, [], COMMA, self.name, more)
+        known: list[tuple[Node, bool]] = []
+        for member in members.known:
+            name = self.rules.named(self.name, member.key)
+            argument = sequence(opened(member.key), spelled(self.schema.member(member)))
+            known.append((self.rules.add(name, argument), member.required))
+        if members.more is not None:
+            self.lose_more()
+        return separated(self.rules, known, COMMA, self.name)
+
     def _any(self) -> Reference:
         return self.rules.shared(VALUE)
 
     def _value(self, member: Member, kinds: Mapping[str, str], close: str) -> Node:
-        """A value: as JSON, or a string as its text, which ends where the closing begins."""
+        """Return a value: as JSON, or a string as its text, which ends where the closing begins."""
         if kinds.get(member.key) != "string":
             return self.schema.member(member)
-        words = _words(member.schema)
+        words = listed_strings(member.schema)
         if words and self.rules.spend(len(words)):
             return choice(*(sequence(self.protect(word)) for word in words))
         self.schema.lose_text(member)
         self.rules.shared(STRING)
         return Without((close.strip(),))
-
-
-def _words(schema: Any) -> list[str]:
-    """The strings that a schema allows, if it lists them."""
-    if not isinstance(schema, dict):
-        return []
-    listed = [schema["const"]] if "const" in schema else schema.get("enum")
-    return [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
 
 
 __all__ = ["IDENTIFIER", "KEY", "NUMBER", "CallRules", "Node"]

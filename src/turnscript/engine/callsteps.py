@@ -27,7 +27,7 @@ class CallSteps(Teller):
     __slots__ = ()
 
     def _header(self, text: str, position: int) -> int:
-        """The attributes of an opening, up to its end on the same line."""
+        """Read the attributes of an opening, up to its end on the same line."""
         place = self._the_place()
         core = place.head_end.strip()
         end = self._the_head_end().find(text, position)
@@ -56,7 +56,7 @@ class CallSteps(Teller):
         return end + len(core)
 
     def _call(self, text: str, position: int) -> int:
-        """The payload of a call, as far as it goes."""
+        """Read the payload of a call, as far as it goes."""
         machine, place = self._machine, self._place
         assert machine is not None
         assert place is not None
@@ -81,7 +81,7 @@ class CallSteps(Teller):
         return after
 
     def _after_call(self, text: str, position: int) -> int:
-        """Behind a payload: its closing, or anything else, and then the closing is missing."""
+        """Read what stands behind a payload: its closing, or anything else, and then the closing is missing."""
         place, length = self._the_place(), len(text)
         scanner = self._states.closing(place).scanner
         space = SPACE.match(text, position, position + WIDEST).end()  # type: ignore[union-attr]
@@ -106,7 +106,7 @@ class CallSteps(Teller):
         return len(text)
 
     def _miss_close(self, position: int, ended: bool = False) -> None:
-        """A call without its closing; no fault where that is a stop, which a backend takes away."""
+        """Report a call without its closing; it is no fault where that is a stop, which a backend takes away."""
         place = self._the_place()
         if self._strict:
             self._fail(f"{place.close.strip()} is missing", position)
@@ -115,7 +115,7 @@ class CallSteps(Teller):
         self._finish_call(position)
 
     def _broken(self, text: str, position: int) -> int:
-        """The rest of what is no call: up to its closing, or whatever ends the turn."""
+        """Read the rest of what is no call: up to its closing, or whatever ends the turn."""
         scanner = self._states.closing(self._the_place()).scanner
         found = scanner.find(text, position, self._closing)
         if found is not None:
@@ -177,7 +177,7 @@ class CallSteps(Teller):
         self._step = self._call
 
     def _say_call(self) -> None:
-        """The call is one: its start, and the arguments so far."""
+        """Tell that the call is one: its start, and the arguments so far."""
         machine = self._the_machine()
         if self._part is not None:
             within, pending = self._within, self._pending
@@ -225,7 +225,7 @@ class CallSteps(Teller):
         self._enter_gap(place.kind, self._group)
 
     def _reject(self, kind: str, detail: str, position: int, complete: bool = False) -> None:
-        """What began as a call is none. Its text is kept."""
+        """Keep the text of what began as a call and is none."""
         tentative = self._the_place().segment.tentative
         if self._strict and not tentative:
             self._fail(detail, position)
@@ -241,7 +241,7 @@ class CallSteps(Teller):
             self._step = self._broken
 
     def _take_back(self) -> None:
-        """What no call has at its end may be what ends the turn, such as a label on its own line: it is read again.
+        """Read again what no call has at its end: it may end the turn, such as a label on its own line.
 
         Strings are not, because a tag inside a string is text.
         """
@@ -256,7 +256,7 @@ class CallSteps(Teller):
         self._accounted = len(self._again)
 
     def _put_back(self, goes_on: bool = False) -> None:
-        """The text of what is no call becomes text of the part in which it began, or of a new one.
+        """Make the text of what is no call text of the part in which it began, or of a new one.
 
         `goes_on`: it is the beginning of a text, whose rest is to be read.
         """
@@ -291,7 +291,7 @@ class CallSteps(Teller):
             self._step = self._text
 
     def _raw_before_again(self) -> str:
-        """What no event has taken yet, but for what is to be read again: that is of the event which it will make."""
+        """Return what no event has taken yet, without what is read again: that is of the event which it will make."""
         raw = self._raw()
         kept = min(len(raw), len(self._again))
         self._accounted -= kept
@@ -303,5 +303,5 @@ class CallSteps(Teller):
         self._pending = pending
 
     def _is_certain(self, name: str) -> bool:
-        """Whether what may be text is a call: of an offered tool. In a transcript, its opening has told already."""
+        """Return whether what may be text is a call of an offered tool. In a transcript, its opening told already."""
         return self._strict or (self._tools is not None and name in self._tools)

@@ -18,6 +18,7 @@ from turnscript.engine.callrules import IDENTIFIER, CallRules
 from turnscript.engine.layout import Layout, Place, layout_of
 from turnscript.engine.names import name_line
 from turnscript.engine.recent import KB, MB, recent
+from turnscript.engine.scanner import overlap
 from turnscript.engine.states import Do, model_turn, states_of
 from turnscript.engine.table import Document
 from turnscript.errors import InvalidRequest, UnknownName, Unsupported
@@ -76,7 +77,7 @@ class Demand(Struct, frozen=True):
 
 
 def calls_demanded(tools: Iterable[Tool], choice: ToolChoice | str, several: bool = True) -> Demand:
-    """Calls that a choice of tools leaves. Raises InvalidRequest where it leaves none, and UnknownName."""
+    """Return the calls that a choice of tools leaves. Raises InvalidRequest where it leaves none, and UnknownName."""
     made = ToolChoice(choice) if isinstance(choice, str) else choice
     offered = {tool.name: (place, tool) for place, tool in enumerate(tools) if tool.name is not None}
     if made.mode == "named":
@@ -98,7 +99,7 @@ def calls_demanded(tools: Iterable[Tool], choice: ToolChoice | str, several: boo
 
 
 def _listed(tools: Json | None) -> set[str]:
-    """The names in a list of allowed tools, which one API wraps in an object of its type's name."""
+    """Return the names in a list of allowed tools, which one API wraps in an object of its type's name."""
     found: set[str] = set()
     listed = plain(tools) if tools is not None else []
     for one in listed if isinstance(listed, list) else ():
@@ -118,7 +119,7 @@ class Told(Struct, frozen=True):
     lazy: bool = False
 
     def written(self, notation: str, write: Callable[[Grammar], str]) -> Constraint:
-        """The same in a notation, by what writes it."""
+        """Return the grammar in a notation, given what writes that."""
         return Constraint(notation, write(self.grammar), self.grammar, self.losses, self.trigger, self.lazy)
 
 
@@ -132,7 +133,7 @@ def told(document: Document, demand: Demand, bounded: bool = True) -> Told:
 
 
 def told_behind(document: Document, demand: Demand, written: str, missing: str, thinks: bool) -> Told:
-    """The same for what follows a prompt that has `written` so much of the turn.
+    """Return the grammar for what follows a prompt that has `written` so much of the turn.
 
     `missing`: white space that it has left out before that. `thinks`: it asks for a thought. Raises Unsupported where
     no such turn begins so.
@@ -154,7 +155,7 @@ def told_behind(document: Document, demand: Demand, written: str, missing: str, 
 def constraint_behind(
     document: Document, demand: Demand, written: str, missing: str, thinks: bool, notation: str
 ) -> Constraint:
-    """The same in a notation, kept for a while: clients ask again and again with the same tools."""
+    """Return that grammar in a notation, kept for a while, because clients ask again and again with the same tools."""
     tools = tuple((place, tool.name, _bytes(tool.parameters)) for place, tool in demand.tools)
     wanted = tools, demand.several, demand.answers, _bytes(demand.shape)
     made = _constraint(document, wanted, written, missing, thinks, notation)
@@ -208,11 +209,11 @@ class _Turn:
         self.ways = self._ways()
 
     def told(self, grammar: Grammar) -> Told:
-        """What is known of a grammar of this turn."""
+        """Return what is known of a grammar of this turn."""
         return Told(grammar, self.rules.losses, self._trigger, self._demand.lazy)
 
     def whole(self, thoughts: bool) -> Grammar:
-        """The turn behind its opening, with a thought before it if there may be one."""
+        """Return the turn behind its opening, with a thought before it if there may be one."""
         ways = list(self.ways)
         for way, kind in zip(self.ways, self._kinds, strict=True) if thoughts else ():
             ways += [sequence(thought, way) for thought in self._thought(kind)]
@@ -220,7 +221,7 @@ class _Turn:
         return self.rules.grammar(sequence(optional(Literal(lead)) if lead else EMPTY, choice(*ways)))
 
     def _ways(self) -> list[Node]:
-        """What the turn may be: calls, an answer."""
+        """Return what the turn may be: calls, an answer."""
         found = []
         if self._demand.tools:
             found.append(self._calls())
@@ -236,7 +237,7 @@ class _Turn:
         return found
 
     def _answer(self) -> Node:
-        """An answer that is JSON. Nothing stands behind it: the model ends its turn."""
+        """Return an answer that is JSON. Nothing stands behind it: the model ends its turn."""
         place = self._layout.places[self._document.generation.kind]
         schema = read_schema(self._demand.shape, self.rules, "$.schema")
         protect = place.escape.apply
@@ -248,7 +249,7 @@ class _Turn:
         return sequence(f"{place.open}{place.head_end}", value)
 
     def _calls(self) -> Node:
-        """Calls, and what holds them together and apart."""
+        """Return the calls, and what holds them together and apart."""
         place = self._layout.places.get(ToolCall.kind)
         if place is None:
             raise Unsupported("a grammar of calls", "a format that has no place for calls")
@@ -319,7 +320,7 @@ class _Turn:
         ]
 
     def _call(self, place: Place, tool: Tool, index: int, last: bool) -> _Call:
-        """One call of a tool."""
+        """Return one call of a tool."""
         name, path = str(tool.name), f"$.tools[{index}].parameters"
         protect = place.escape.apply
         schema = Schema(self.rules, read_schema(tool.parameters, self.rules, path), name, path, protect)
@@ -332,13 +333,13 @@ class _Turn:
         return _Call(rule, schema.is_fixed())
 
     def _ends_all(self, place: Place) -> bool:
-        """Whether the closing of a call is a string at which a model stops, so that it may be left out at the end."""
+        """Return whether the closing of a call is a string at which a model stops, so that it may be left out."""
         generation = self._document.generation
         stops = {stop.strip() for stop in (*generation.stops, *generation.stops_with_tools)}
         return bool(place.close.strip()) and place.close.strip() in stops and place.segment.group is None
 
     def _ending(self, place: Place) -> Node:
-        """What a model may write behind its last call: what ends the turn, or what begins the next one."""
+        """Return what a model may write behind its last call: what ends the turn, or what begins the next one."""
         if place.turn.close.strip():
             return Ending(place.turn.close.rstrip())
         result = self._layout.places.get(ToolResult.kind)
@@ -348,7 +349,7 @@ class _Turn:
         return Ending(f"{self._document.separator}{opening}".rstrip()) if opening else EMPTY
 
     def _link(self, before: str, after: str) -> str | None:
-        """What a model writes between two of its segments; None where nothing can follow."""
+        """Return what a model writes between two of its segments; None where nothing can follow."""
         document, turn = self._document, self._layout.places[after].turn
         joint = {**document.also_joined, **document.joints}.get((before, after))
         if joint is not None and turn.speaks:
@@ -358,7 +359,7 @@ class _Turn:
         return None
 
     def _thought(self, kind: str) -> list[Node]:
-        """A thought before something of a kind, with what joins the two; nothing where none may stand there."""
+        """Return a thought before something of a kind, with what joins the two; nothing where none may stand there."""
         place = self._layout.places.get(self._document.generation.thinking_kind)
         link = None if place is None else self._link(place.kind, kind)
         if place is None or link is None or place.kind == kind:
@@ -368,7 +369,7 @@ class _Turn:
 
 
 def _head(place: Place, name: str) -> Iterable[Node | str]:
-    """The opening of a call: the tool's name where it says that, and an id that the model may give it."""
+    """Give the opening of a call: the tool's name where it says that, and an id that the model may give it."""
     segment = place.segment
     yield f"{name_line(name)}\n{place.open}" if segment.named else place.open
     for attribute in segment.attributes_shown:
@@ -380,13 +381,12 @@ def _head(place: Place, name: str) -> Iterable[Node | str]:
 
 
 def _apart(literal: str, close: str) -> str:
-    """A literal without what the closing begins with: a thought that ends in the rest of it would make it whole."""
-    size = next((size for size in range(len(close), 0, -1) if literal.endswith(close[:size])), 0)
-    return literal[: len(literal) - size]
+    """Return a literal without what the closing begins with: a thought that ends in the rest would make it whole."""
+    return literal[: len(literal) - overlap(literal, close)]
 
 
 def _within(document: Document, place: Place) -> tuple[str, ...]:
-    """What no thought may hold, because something else begins there."""
+    """Return what no thought may hold, because something else begins there."""
     actions = states_of(document, model_turn(document), False).text(place).scanner.actions
     close = place.close.strip()
     known = (one for one, action in actions.items() if action.do not in (Do.AGAIN, Do.NEXT))

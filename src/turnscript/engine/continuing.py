@@ -16,7 +16,7 @@ from turnscript.engine.table import Document, Turn
 
 
 def continued(composer: Composer, request: Request) -> tuple[str, str, str]:
-    """A last assistant text that is open goes on: its own text is the prefill. Returns what `opened` does."""
+    """Go on with a last assistant text that is open: its own text is the prefill. Returns what `opened` does."""
     index = composer.earlier.count + len(request.items) - 1
     spans = [span for span in composer.out.spans if span.item == index]
     text = "".join([span.text for span in spans if not span.control])
@@ -68,7 +68,7 @@ class _Opening(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _opening_behind(layout: Layout, before: Place, kind: str) -> _Opening:
-    """The same for every item of a place: written once, behind none."""
+    """Return what opens an answer behind an item of a place: the same for every one, so it is written once."""
     composer = Composer(layout, Writer(layout.escape, archive=False))
     composer.place, composer.model, composer.last, composer.separated = before, before.model, 0, False
     place = layout.places[kind]
@@ -114,13 +114,13 @@ def _strip_end(out: Writer) -> str:
 
 
 def _stripped(text: str) -> tuple[str, str]:
-    """A text without the white space at its end, and that."""
+    """Return a text without the white space at its end, and that."""
     core = text.rstrip()
     return core, text[len(core) :]
 
 
 def _opening(place: Place, document: Document) -> str:
-    """What is written of a segment's opening."""
+    """Return what is written of a segment's opening."""
     generation = document.generation
     if place.kind == generation.thinking_kind and generation.thinking_prefill is not None:
         return generation.thinking_prefill
@@ -147,13 +147,13 @@ def _call_opening(place: Place, said: Earlier, forced: ToolChoice) -> str:
 
 @lru_cache(maxsize=64)
 def answer_opening(document: Document) -> str:
-    """What a prompt writes of an answer's opening."""
+    """Return what a prompt writes of an answer's opening."""
     answer, prefill = document.segment(document.generation.kind), document.generation.answer_prefill
     return f"{answer.open}{answer.head_end}" if prefill is None else prefill
 
 
 def _hint(document: Document, request: Request) -> str:
-    """What a format adds to the last user text so that the model thinks: more for more effort."""
+    """Return what a format adds to the last user text so that the model thinks: more for more effort."""
     hints = document.generation.hints
     if not hints or not request.items or request.items[-1].kind != "user":
         return ""
@@ -161,7 +161,7 @@ def _hint(document: Document, request: Request) -> str:
 
 
 def _tier(request: Request) -> str:
-    """How much thinking is asked for: `low`, `medium` or `high` (requirements R-G-10..12, D-X-13)."""
+    """Return how much thinking is asked for: `low`, `medium` or `high` (requirements R-G-10..12, D-X-13)."""
     mode, effort = request.settings.thinking, request.settings.effort
     if mode is not None and mode.budget is not None:
         return "low" if mode.budget < 4096 else "medium" if mode.budget < 16384 else "high"

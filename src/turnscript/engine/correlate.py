@@ -19,6 +19,7 @@ from msgspec import Struct
 from turnscript.conversation import Item, ToolCall, ToolResult
 from turnscript.engine.earlier import NOTHING, Earlier
 from turnscript.engine.numbering import ids_of
+from turnscript.engine.scanner import overlap
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Document
 
@@ -39,7 +40,7 @@ class Shows(Struct, frozen=True):
 
 @lru_cache(maxsize=64)
 def shows(document: Document) -> Shows:
-    """What of calls and results a prompt in this format shows, beside the names of calls."""
+    """Return what a prompt in this format shows of calls and results, beside the names of calls."""
     segments = [one for turn in document.turns for one in turn.segments]
     calls = [shown for one in segments if one.kind == ToolCall.kind for shown in one.attributes_shown]
     results = [shown for one in segments if one.kind == ToolResult.kind for shown in one.attributes_shown]
@@ -54,7 +55,7 @@ def shows(document: Document) -> Shows:
 
 
 def correlated(items: Sequence[Item], shown: Shown, document: Document, tools: Collection[str]) -> Shown:
-    """Ids and names as a reader finds them, from what is shown."""
+    """Return ids and names as a reader finds them, from what is shown."""
     if document.results != "on_results":
         return _hidden(items, shown)
     return _on_results(items, shown, tools, shows(document))
@@ -72,7 +73,7 @@ def correlate(items: Sequence[Item], document: Document, tools: Collection[str])
 
 
 def names_of(items: Sequence[Item], document: Document, earlier: Earlier = NOTHING) -> dict[int, str]:
-    """The tools' names of results that have none, by position, for formats that show names.
+    """Return the tools' names of results that have none, by position, for formats that show names.
 
     `earlier`: what was said before. A result may answer a call there, which is looked for only if it has to be.
     """
@@ -96,7 +97,7 @@ def names_of(items: Sequence[Item], document: Document, earlier: Earlier = NOTHI
 
 
 def _settled(items: Sequence[Item], nameless: Collection[int], style: str, table: Shows, before: Item | None) -> bool:
-    """Whether each of these results answers one of these calls, whatever calls have waited since before.
+    """Return whether each of these results answers one of these calls, whatever calls have waited since before.
 
     It does where it shows the id of one. Without ids, results answer the calls of their own block, or the first that
     waits. `before`: the item before these, which a block may begin with.
@@ -117,7 +118,7 @@ def _settled(items: Sequence[Item], nameless: Collection[int], style: str, table
 
 
 def _by_id(items: Sequence[Item], others: dict[int, str]) -> dict[int, str]:
-    """The names of results by the ids that they show. `others`: of those that show none, by their order."""
+    """Return the names of results by the ids that they show. `others`: of those that show none, by their order."""
     calls: dict[str, str] = {}
     names: dict[int, str] = {}
     for index, item in enumerate(items):
@@ -130,12 +131,12 @@ def _by_id(items: Sequence[Item], others: dict[int, str]) -> dict[int, str]:
 
 
 def are_paired(items: Iterable[Item]) -> bool:
-    """Whether there are calls or results among items."""
+    """Return whether there are calls or results among items."""
     return not _PAIRED.isdisjoint(map(type, items))
 
 
 def report_correlation(items: Sequence[Item], document: Document, out: Writer) -> None:
-    """Losses for the ids and names that a reader will not find again."""
+    """Book the losses for the ids and names that a reader will not find again."""
     table = shows(document)
     written = ids_of(items, document)
     shown = [_shown_as(item, table, written.get(at)) for at, item in enumerate(items)]
@@ -158,7 +159,7 @@ def report_correlation(items: Sequence[Item], document: Document, out: Writer) -
 
 @lru_cache(maxsize=64)
 def names_taken(document: Document) -> frozenset[str]:
-    """Names that no call can say: one behind the opening of a call is the opening of something else."""
+    """Return the names that no call can say: one behind the opening of a call is the opening of something else."""
     found: set[str] = set()
     for turn in document.turns:
         for call in turn.segments if any(one.kind == ToolCall.kind for one in turn.segments) else ():
@@ -170,9 +171,9 @@ def names_taken(document: Document) -> frozenset[str]:
 
 
 def _name_before(mark: str, opened: str) -> str:
-    """A name that goes on with the beginning of what stands behind names; empty where there is none."""
-    sizes = range(min(len(mark), len(opened)), 0, -1)
-    return next((opened[:-size] for size in sizes if opened.endswith(mark[:size])), "")
+    """Return a name that goes on with the beginning of what stands behind names; empty where there is none."""
+    size = overlap(opened, mark)
+    return opened[:-size] if size else ""
 
 
 def _shown(item: Item) -> tuple[str | None, str | None]:
@@ -180,7 +181,7 @@ def _shown(item: Item) -> tuple[str | None, str | None]:
 
 
 def _shown_as(item: Item, table: Shows, written: str | None = None) -> tuple[str | None, str | None]:
-    """Id and name of an item as a reader sees them in its opening or its payload. `written`: the id, if another."""
+    """Return id and name of an item as a reader sees them. `written`: the id, if another."""
     if isinstance(item, ToolCall):
         return (written or item.id) if table.call_id else None, item.name
     if isinstance(item, ToolResult):
@@ -210,7 +211,7 @@ def _hidden(items: Sequence[Item], shown: Shown) -> Shown:
 
 
 def _first_open(calls: deque[int] | None, waiting: dict[int, str | None]) -> int | None:
-    """The first call of a name that nobody has answered. Answered ones are never looked at twice."""
+    """Return the first call of a name that nobody has answered. Answered ones are never looked at twice."""
     while calls and calls[0] not in waiting:
         calls.popleft()
     return calls.popleft() if calls else None

@@ -22,7 +22,7 @@ class _Counts(NamedTuple):
     ahead: frozenset[int] = frozenset()
 
     def then(self, items: Sequence[Item]) -> _Counts:
-        """The same with more items behind them."""
+        """Return the counts with more items behind these."""
         waiting, said = self.waiting, []
         for item in items:
             if isinstance(item, ToolCall):
@@ -51,17 +51,17 @@ class Earlier:
         self._known = _Counts() if before is None else None
 
     def then(self, items: Sequence[Item]) -> Earlier:
-        """The same with more items behind it."""
+        """Return these items with more behind them."""
         return Earlier(items, self)
 
     @property
     def waiting(self) -> int:
-        """How many calls there are that no result stands for."""
+        """Return how many calls there are that no result stands for."""
         return self._counts().waiting
 
     @property
     def calls(self) -> int:
-        """How many calls there are."""
+        """Return how many calls there are."""
         return self._counts().calls
 
     def _counts(self) -> _Counts:
@@ -76,7 +76,7 @@ class Earlier:
         return known
 
     def next_id(self) -> str:
-        """The id of the next call, as ids are generated: its number, those in use skipped."""
+        """Return the id of the next call, as ids are generated: its number, those in use skipped."""
         _, calls, ahead = self._counts()
         number = calls + 1
         while number in ahead:
@@ -84,14 +84,14 @@ class Earlier:
         return f"call_auto_{number:03d}"
 
     def last(self) -> Item | None:
-        """The last item of all."""
+        """Return the last item of all."""
         part: Earlier | None = self
         while part is not None and not part.items:
             part = part.before
         return part.items[-1] if part is not None else None
 
     def all(self) -> list[Item]:
-        """All items, in order. That takes the longer, the longer the session is."""
+        """Return all items, in order. That takes the longer, the longer the session is."""
         parts: list[Sequence[Item]] = []
         part: Earlier | None = self
         while part is not None:
@@ -101,7 +101,7 @@ class Earlier:
 
 
 def _numbers(calls: Sequence[ToolCall]) -> Iterator[int]:
-    """The numbers in ids that are spelled as generated ones are."""
+    """Give the numbers in ids that are spelled as generated ones are."""
     for call in calls:
         found = _GENERATED.fullmatch(call.id or "")
         if found and f"{int(found[1]):03d}" == found[1]:

@@ -69,16 +69,16 @@ class ElementCall(PlainBody):
         return read
 
     def read(self, payload: Payload) -> dict[str, Any]:
-        """The arguments."""
+        """Return the arguments."""
         message = f"arguments are written {self.mark}<KEY>value{self.mark}</KEY>"
         raise InvalidTranscript(message, line=payload.line, column=1, expected=f"{self.mark}<")
 
     def machine(self, reading: Reading) -> Machine:
-        """A reader for elements that come in pieces."""
+        """Return a reader for elements that come in pieces."""
         return _ElementMachine(self.mark, reading)
 
     def grammar(self, call: CallRules) -> Node:
-        """An element for each parameter of the schema, in its order."""
+        """Return an element for each parameter of the schema, in its order."""
         members = call.schema.members()
         if members is None or members.is_open:
             key = sequence(f"{self.mark}<", KEY, ">")
@@ -98,7 +98,7 @@ class ElementCall(PlainBody):
         return rule if member.required else optional(rule)
 
     def _value(self, member: Member, told: Told, call: CallRules, levels: int) -> Node:
-        """A value: a text, elements where the schema names their keys, or JSON."""
+        """Return a value: a text, elements where the schema names their keys, or JSON."""
         if told.kind == "string":
             words = told.words()
             if words and call.rules.spend(len(words)):
@@ -120,7 +120,7 @@ class _Frame(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _marks(mark: str, ends: tuple[str, ...]) -> tuple[re.Pattern[str], frozenset[str], int]:
-    """What ends a text: the mark, or what ends the turn; all proper beginnings of both, and the longest of them."""
+    """Return what ends a text: the mark or what ends the turn; all proper beginnings of both, and the longest."""
     literals = (mark, *ends)
     begun = frozenset(one[:size] for one in literals for size in range(1, len(one)))
     return re.compile("|".join(map(re.escape, literals))), begun, max(map(len, literals)) - 1
@@ -166,14 +166,14 @@ class _ElementMachine(Machine):
         return position
 
     def _held(self, text: str, start: int) -> int:
-        """From where on the end of a text may be the beginning of a mark; its length if nothing is."""
+        """Return from where on the end of a text may be the beginning of a mark; its length if nothing is."""
         for at in range(max(start, len(text) - self._longest), len(text)):
             if text[at:] in self._begun:
                 return at
         return len(text)
 
     def _tag(self, text: str, start: int) -> int:
-        """The tag behind a mark; returns where it ends, or `start` where it is not there yet or none."""
+        """Read the tag behind a mark; returns where it ends, or `start` where it is not there yet or none."""
         begin = start + len(self._mark)
         if self._end and text.startswith(self._end, begin):
             self._close_all()
@@ -216,7 +216,7 @@ class _ElementMachine(Machine):
             self.deltas.append(text)
 
     def _open(self, key: str) -> None:
-        """An element begins: in an object, in an array, or in a value that is one of both by that."""
+        """Begin an element: in an object, in an array, or in a value that is one of both by that."""
         if self._text is not None:
             if self._string or "".join(self._text).strip() or self._unescaper.held:
                 self.failed = True  # an element inside a text
@@ -250,7 +250,7 @@ class _ElementMachine(Machine):
             self.failed = True
 
     def _close_all(self) -> None:
-        """The call ends, and what is still open ends with it."""
+        """End the call, and all that is still open with it."""
         if self._text is not None or len(self._frames) > 1:
             self.issues.append(("odd_call", "an argument without its closing"))
         while self._text is not None or len(self._frames) > 1:
@@ -263,12 +263,12 @@ class _ElementMachine(Machine):
 
 
 def _word(key: str) -> str:
-    """A key as it is written in a tag."""
+    """Return a key as it is written in a tag."""
     return key if _PLAIN_WORD.fullmatch(key) else without_angles(json_string(key))
 
 
 def _outside(mark: str, reading: Reading) -> Any:
-    """A search for what is more than the text of a string: JSON writes it otherwise, or a tag or an escape begins."""
+    """Return a search for what is more than text: JSON writes it otherwise, or a tag or an escape begins."""
     signs = {mark[0], *(one[0] for one in reading.ends), *(lead[0] for lead, _ in reading.escape.rules)}
     return _search("".join(sorted(signs)))
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from turnscript.engine.escape import Escape
 from turnscript.engine.spans import Writer
 from turnscript.engine.xmlcalls import Kind, argument_text, kind_of, shown_text
+from turnscript.grammar.schema import listed_strings
 from turnscript.jsontext import json_string
 
 ITEM = "item"
@@ -44,15 +45,13 @@ class Told(NamedTuple):
 
     @property
     def type(self) -> str:
-        """`object`, `array`, or nothing where it is neither for sure."""
+        """Return `object`, `array`, or nothing where it is neither for sure."""
         declared = self.schema.get("type") if isinstance(self.schema, dict) else None
         return declared if declared in ("object", "array") else ""
 
     def words(self) -> list[str]:
-        """The strings that it allows, if it lists them."""
-        schema = self.schema if isinstance(self.schema, dict) else {}
-        listed = [schema["const"]] if "const" in schema else schema.get("enum")
-        return [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
+        """Return the strings that it allows, if it lists them."""
+        return listed_strings(self.schema)
 
     def member(self, key: str) -> Told:
         """Return what it says of a member of an object."""
@@ -96,7 +95,7 @@ def _pointed(root: Any, pointer: str) -> Any:
 
 
 def read_value(text: str) -> Any:
-    """A JSON value with its numbers as they are spelled; None of Python where it has too many levels."""
+    """Return a JSON value with its numbers as they are spelled; None of Python where it has too many levels."""
     try:
         return json.loads(text, parse_float=Number, parse_int=Number, object_pairs_hook=_pairs)
     except RecursionError:

@@ -52,7 +52,7 @@ class Escape:
         self._in_strings = _in_strings(self.rules)
 
     def apply(self, text: str) -> str:
-        """Content as it may stand in a transcript."""
+        """Return content as it may stand in a transcript."""
         for lead, first, tag in self._tags:  # one character is found many times as fast as two
             if first in text and lead in text and tag.search(text) is not None:
                 if self._overlaps:
@@ -61,12 +61,12 @@ class Escape:
         return text
 
     def _broken(self, text: str) -> str:
-        """The same where two rules may mean one place, which gets one backslash for both."""
+        """Return the content where two rules may mean one place, which gets one backslash for both."""
         places = sorted({match.end() for *_, tag in self._tags for match in tag.finditer(text)})
         return "\\".join([text[start:end] for start, end in pairwise([0, *places, len(text)])])
 
     def remove(self, text: str, start: int = 0) -> str:
-        """Content as it was before `apply`: what follows `start`, where an escape may have begun before."""
+        """Return content as it was before `apply`: what follows `start`, where an escape may have begun before."""
         if "\\" not in text:  # one character is found many times as fast as two
             return text[start:]
         for slashed in self._slashed:
@@ -78,13 +78,13 @@ class Escape:
         return text[start:]
 
     def spelled(self, text: str) -> str:
-        """JSON text without `<` and `>`, with each tag in its strings broken: its first character is an escape."""
+        """Return JSON text without `<` and `>`, the first character of each tag in its strings an escape."""
         if self._in_strings is None or self._in_strings.search(text) is None:
             return text
         return _STRING.sub(lambda string: self._respelled(string[0]), text)
 
     def in_json(self, text: str) -> str:
-        """The inside of a string of JSON, each tag broken: its first character is an escape, which JSON takes back."""
+        """Return the inside of a string of JSON, the first character of each tag an escape, which JSON takes back."""
         for lead, first, tag in self._tags:
             if first in text and lead in text:
                 text = tag.sub(lambda match: f"\\u{ord(match[0][0]):04x}{match[0][1:]}", text)
@@ -95,15 +95,15 @@ class Escape:
         return self._in_strings.sub(lambda found: f"{found[1]}\\u{ord(found[2]):04x}", string)
 
     def holds(self, text: str) -> bool:
-        """Whether `apply` would change the text."""
+        """Return whether `apply` would change the text."""
         return any(first in text and lead in text and tag.search(text) is not None for lead, first, tag in self._tags)
 
     def forges(self, text: str) -> bool:
-        """Whether the text, written with this, would hold a tag: never, but under a policy that protects nothing."""
+        """Return whether the text, so written, holds a tag: never, but under a policy that protects nothing."""
         return False
 
     def plus(self, *rules: Rule) -> Escape:
-        """The same with more rules."""
+        """Return an escape of the same policy with more rules."""
         return type(self)(*self.rules, *rules)
 
 
@@ -111,11 +111,11 @@ class Verbatim(Escape):
     """The policy `none`: texts are written as they are. Whoever chooses it answers for what is in them."""
 
     def apply(self, text: str) -> str:
-        """The text."""
+        """Return the text as it is."""
         return text
 
     def in_json(self, text: str) -> str:
-        """The text."""
+        """Return the text as it is."""
         return text
 
     def forges(self, text: str) -> bool:
@@ -127,7 +127,7 @@ class Rejecting(Escape):
     """The policy `reject`: a text that would have to be changed is an error."""
 
     def apply(self, text: str) -> str:
-        """The text, if it holds no tag. Raises InvalidConversation."""
+        """Return the text, if it holds no tag. Raises InvalidConversation."""
         changed = super().apply(text)
         if changed != text:
             at = next(index for index, pair in enumerate(zip(text, changed, strict=False)) if pair[0] != pair[1])
@@ -143,7 +143,7 @@ POLICIES: dict[str, type[Escape]] = {AUTO: Escape, "reject": Rejecting, "none": 
 
 
 def rules_of(literals: Iterable[str]) -> list[Rule]:
-    """The rules that protect control literals: every tag that occurs in them. Labels such as `User:` have none."""
+    """Return the rules that protect control literals: every tag in them. Labels such as `User:` have none."""
     rests: dict[str, list[str]] = {}
     for literal in literals:
         for token in _TOKEN.findall(literal):
@@ -154,7 +154,7 @@ def rules_of(literals: Iterable[str]) -> list[Rule]:
 
 
 def tags_in(literal: str) -> list[str]:
-    """The tags in a control literal, whole or as far as it goes. A fence and a label such as `User:` are none."""
+    """Return the tags in a control literal, whole or as far as it goes. A fence and a label are none."""
     return _TAG.findall(literal)
 
 

@@ -44,7 +44,7 @@ class FillPrompt(Struct, frozen=True):
     client_stops: tuple[str, ...] = ()
 
     def parser(self) -> TextParser:
-        """A parser for what a model writes after this prompt: the middle, which is a text and nothing else."""
+        """Return a parser for what a model writes after this prompt: the middle, which is a text and nothing else."""
         return TextParser(self.client_stops, self.stops)
 
 
@@ -68,15 +68,15 @@ class Files(Struct, frozen=True):
 
     @property
     def literals(self) -> tuple[str, ...]:
-        """Every control literal, each once."""
+        """Return every control literal, each once."""
         return tuple(dict.fromkeys([*(each for order in self.orders for each in order.literals), self.separator]))
 
     def order(self, name: str = "") -> FillOrder:
-        """The order of that name; the first if none is named. Raises UnknownName."""
+        """Return the order of that name; the first if none is named. Raises UnknownName."""
         return self._named(name) if name else self.orders[0]
 
     def prompt_order(self, name: str = "") -> FillOrder:
-        """An order in which a model can write the middle. Raises UnknownName or Unsupported."""
+        """Return an order in which a model can write the middle. Raises UnknownName or Unsupported."""
         usable = [order for order in self.orders if order.generates]
         if not name and usable:
             return usable[0]
@@ -88,12 +88,12 @@ class Files(Struct, frozen=True):
         return order
 
     def stops(self, order: FillOrder) -> list[str]:
-        """The strings that end a middle: where it ends, where anything else begins."""
+        """Return the strings that end a middle: where it ends, where anything else begins."""
         strings = (order.end, *order.literals, self.separator, *self.ends)
         return list(dict.fromkeys(string for string in strings if string))
 
     def within(self, escape: Escape, end: str) -> Files:
-        """The same in a format with that escape, and with that string at the end of its documents."""
+        """Return the files of a format with that escape, and with that string at the end of its documents."""
         orders = tuple(replace(order, escape=Escape(*escape.rules, *order.escape.rules)) for order in self.orders)
         return replace(self, orders=orders, ends=(*self.ends, end) if end else self.ends)
 
@@ -105,7 +105,7 @@ class Files(Struct, frozen=True):
 
 
 def write_files(files: Files, sequence: FileSequence, order: FillOrder, *, open_: bool = False) -> list[Span]:
-    """A sequence as spans. `open_`: for a model to continue, so the last file must be a fill."""
+    """Return a sequence as spans. `open_`: for a model to continue, so the last file must be a fill."""
     _check(sequence, open_)
     spans: list[Span] = []
     for index, file in enumerate(sequence.files):
@@ -119,13 +119,13 @@ def write_files(files: Files, sequence: FileSequence, order: FillOrder, *, open_
 
 
 def sequence_losses(sequence: FileSequence, order: FillOrder) -> list[Loss]:
-    """What of a sequence cannot be read back."""
+    """Return what of a sequence cannot be read back."""
     fills = [(index, file) for index, file in enumerate(sequence.files) if isinstance(file, Fill)]
     return [loss for index, fill in fills for loss in fill_losses(order, fill, f"files[{index}]")]
 
 
 def read_files(files: Files, text: str, order: FillOrder) -> FileSequence:
-    """The sequence that a text holds. A text without a separator is one file. Raises InvalidTranscript."""
+    """Return the sequence that a text holds. A text without a separator is one file. Raises InvalidTranscript."""
     text = _unix_lines(text, files.separator)
     opening = order.pieces[0]
     position = skip_mark(text, files.separator, opening)
@@ -145,7 +145,7 @@ def read_files(files: Files, text: str, order: FillOrder) -> FileSequence:
 
 
 def prompt_of(files: Files, sequence: FileSequence, order: FillOrder) -> FillPrompt:
-    """The prompt whose continuation is the middle of the last file."""
+    """Return the prompt whose continuation is the middle of the last file."""
     spans = write_files(files, sequence, order, open_=True)
     begun = text_of_spans(span for span in spans if span.trainable)
     return FillPrompt(text_of_spans(spans), spans, files.stops(order), begun, sequence_losses(sequence, order))
@@ -165,7 +165,7 @@ def _check(sequence: FileSequence, open_: bool) -> None:
 
 
 def _unix_lines(text: str, separator: str) -> str:
-    """The text with LF line ends if its first separator line ends in CRLF; otherwise CR is content (D-X-8)."""
+    """Return the text with LF line ends if its first separator line ends in CRLF; otherwise CR is content (D-X-8)."""
     found = text.find(separator)
     crlf = found >= 0 and text.startswith("\r\n", found + len(separator))
     return text.replace("\r\n", "\n") if crlf else text

@@ -44,7 +44,7 @@ class Fill(Struct):
 
 
 def fill_of(request: Request) -> Fill | None:
-    """The hole in a request of a bare text: `suffix` stands behind it. None: there is none. Raises InvalidRequest."""
+    """Return the hole in a request of a bare text, before its `suffix`; None without one. Raises InvalidRequest."""
     said = request.extra.get("suffix")
     suffix = None if said is None else plain(said)
     if suffix is None:
@@ -59,7 +59,7 @@ def fill_of(request: Request) -> Fill | None:
 
 
 def unfilled(request: Request) -> list[Loss]:
-    """What a conversation has no place for of a bare text: what stands behind a hole, and a prompt without a text.
+    """Return the losses of a bare text in a conversation: what stands behind a hole, a prompt without a text.
 
     In a request with messages, members of these names are strangers, of which nobody knows what they say.
     """
@@ -110,7 +110,7 @@ class FillOrder(Struct, frozen=True):
 
     @property
     def slots(self) -> list[Slot]:
-        """The pieces as literals with the fields after each."""
+        """Return the pieces as literals with the fields after each."""
         slots: list[Slot] = []
         for piece in self.pieces:
             if piece not in _FIELDS:
@@ -122,17 +122,17 @@ class FillOrder(Struct, frozen=True):
 
     @property
     def literals(self) -> tuple[str, ...]:
-        """All literals, the end included."""
+        """Return all literals, the end included."""
         return tuple(piece for piece in (*self.pieces, self.end) if piece and piece not in _FIELDS)
 
     @property
     def generates(self) -> bool:
-        """Whether the middle comes last, so that a model can write it."""
+        """Return whether the middle comes last, so that a model can write it."""
         return self.pieces[-1] == "{middle}"
 
 
 def write_fill(order: FillOrder, fill: Fill, *, open_: bool = False) -> list[Span]:
-    """A fill as spans; the model writes the middle and the end. `open_`: the middle goes on, so there is no end yet."""
+    """Return a fill as spans; the model writes middle and end. `open_`: the middle goes on, there is no end yet."""
     spans: list[Span] = []
     end = order.end if fill.middle is not None and not open_ else ""
     for slot, after in _steps(order, end):
@@ -147,7 +147,7 @@ def write_fill(order: FillOrder, fill: Fill, *, open_: bool = False) -> list[Spa
 
 
 def fill_losses(order: FillOrder, fill: Fill, place: str) -> list[Loss]:
-    """What of a fill at some place cannot be read back: where its middle begins, or that it is there and empty."""
+    """Return what of a fill cannot be read back: where its middle begins, or that it is there and empty."""
     path = f"{place}.middle"
     if fill.middle and any(slot.fields == ("prefix", "middle") for slot in order.slots):
         return [Loss(path, "moved", f"the order {order.name!r} marks no middle: it is read as the end of the prefix")]
@@ -157,7 +157,7 @@ def fill_losses(order: FillOrder, fill: Fill, place: str) -> list[Loss]:
 
 
 def read_fill(order: FillOrder, text: str, start: int = 0) -> Fill:
-    """The fill that stands from `start` to the end of a text. Raises InvalidTranscript."""
+    """Return the fill that stands from `start` to the end of a text. Raises InvalidTranscript."""
     position = start or skip_mark(text, order.pieces[0])
     fields: dict[str, str] = {}
     for slot, expected in _steps(order, order.end):
@@ -181,7 +181,7 @@ def read_fill(order: FillOrder, text: str, start: int = 0) -> Fill:
 def read_content(
     escape: Escape, text: str, place: tuple[int, int], around: tuple[str, str] = ("", ""), expected: str = ""
 ) -> str:
-    """Content at a place of a text, between two literals, without its escape. A bare literal in it is an error."""
+    """Return content between two literals of a text, without its escape. A bare literal in it is an error."""
     raw = text[slice(*place)]
     content = _between(escape.remove, around[0], raw, around[1])
     written = _between(escape.apply, around[0], content, around[1])
@@ -196,7 +196,7 @@ def read_content(
 
 
 def skip_mark(text: str, *literals: str) -> int:
-    """Where a text begins: after a byte order mark that stands before a literal. Any other mark is content."""
+    """Return where a text begins: after a byte order mark that stands before a literal. Any other mark is content."""
     return int(text.startswith(tuple(BYTE_ORDER_MARK + literal for literal in literals)))
 
 
@@ -209,13 +209,13 @@ def fail(text: str, position: int, message: str, expected: str) -> NoReturn:
 
 
 def _steps(order: FillOrder, end: str) -> list[tuple[Slot, str]]:
-    """Each slot of an order with the literal that comes after it; after the last there is `end`."""
+    """Return each slot of an order with the literal that comes after it; after the last there is `end`."""
     slots = order.slots
     return list(zip(slots, [*(slot.literal for slot in slots[1:]), end], strict=True))
 
 
 def _between(change: Callable[[str], str], before: str, text: str, after: str) -> str:
-    """What `change` makes of a text between two literals, of which it sees the nearest characters."""
+    """Return what `change` makes of a text between two literals, of which it sees the nearest characters."""
     left, right = before[-1:], after[:1]
     whole = change(left + text + right)
     return whole[len(left) : len(whole) - len(right)]

@@ -21,16 +21,14 @@ from turnscript.engine.escape import Escape
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.names import name_of_line
 from turnscript.engine.recent import MB, recent
-from turnscript.engine.repeats import lose_difference
+from turnscript.engine.repeats import lose_arguments
 from turnscript.engine.scanner import Look
 from turnscript.engine.spans import Writer
 from turnscript.engine.structures import LONGEST_WORD, SPACE, StructureMachine, may_be
 from turnscript.engine.table import Payload
-from turnscript.errors import InvalidRequest, InvalidTranscript
-from turnscript.grammar.nodes import EMPTY, Literal, Node, sequence
+from turnscript.errors import InvalidRequest
+from turnscript.grammar.nodes import Literal, Node, sequence
 from turnscript.grammar.respelled import Respelled
-from turnscript.grammar.rules import COMMA, VALUE, separated
-from turnscript.grammar.schema import Member
 from turnscript.jsontext import is_object, json_string, read_object, respace, safe_json_string, text_of
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
@@ -71,65 +69,44 @@ class FunctionCall(PlainBody):
     def write(self, item: ToolCall, out: Writer) -> None:
         """Write the call. Arguments that are no JSON object become one argument called `arguments`."""
         shown, again, count = _written(item.arguments)
-        if again is None:
-            out.lose(".arguments", "approximated", "no JSON object; written as an argument called 'arguments'")
-        elif again != item.arguments:
-            detail = "keys and values are kept, not how the JSON was spelled"
-            lose_difference(item.arguments, count, _spelled, out, detail)
+        lose_arguments(item.arguments, again, count, _spelled, out)
         out.content(f"{_named(item.name)}({shown})")
 
     def prefill(self, name: str | None, protect: Callable[[str], str]) -> str:
-        """The name of a call that must be made, up to where the model decides."""
+        """Return the name of a call that must be made, up to where the model decides."""
         return "" if name is None else f"{protect(_named(name))}("
 
     def read(self, payload: Payload) -> dict[str, Any]:
-        """The call's fields."""
-        machine = self.machine(Reading(payload.escape))
-        end = machine.feed(payload.text, 0)
-        fields = machine.fields() if machine.done and not payload.text[end:].strip() else None
-        if fields is None:
-            message = "a call must be written name(key=value), with literals of Python"
-            raise InvalidTranscript(message, line=payload.line, column=1, expected="name(key=value)")
-        return fields
+        """Return the call's fields."""
+        message = "a call must be written name(key=value), with literals of Python"
+        return self.machine(Reading(payload.escape)).whole(payload, message, "name(key=value)")
 
     def machine(self, reading: Reading) -> Machine:
-        """A reader for a call that comes in pieces."""
+        """Return a reader for a call that comes in pieces."""
         return _FunctionMachine(reading)
 
     def grammar(self, call: CallRules) -> Node:
-        """The name, and an argument for each member of the schema, in its order."""
-        spelled = Respelled(call.rules, "python", _words)
-        members = call.schema.members()
-        if members is None or members.is_open:
-            one = sequence(KEY, "=", spelled.node(call.rules.shared(VALUE)))
-            known: list[tuple[Node, bool]] = []
-            more: Node = call.rules.add(call.rules.named(call.name, "any"), one)
-        else:
-            known = [(self._argument(call, member, spelled), member.required) for member in members.known]
-            more = EMPTY
-            if members.more is not None:
-                call.lose_more()
-        row = separated(call.rules, known, COMMA, call.name, more)
-        return sequence(f"{call.protect(_named(call.name))}(", row, ")")
+        """Return the name, and an argument for each member of the schema, in its order."""
 
-    def _argument(self, call: CallRules, member: Member, spelled: Respelled) -> Node:
-        key = call.protect(_named(member.key))
-        name = call.rules.named(call.name, member.key)
-        return call.rules.add(name, sequence(f"{key}=", spelled.node(call.schema.member(member))))
+        def opened(key: str) -> str:
+            return f"{call.protect(_named(key))}="
+
+        row = call.row(opened, sequence(KEY, "="), Respelled(call.rules, "python", _words).node)
+        return sequence(f"{call.protect(_named(call.name))}(", row, ")")
 
 
 def _named(name: str) -> str:
-    """A name or a key: as it is, or in quotes where Python could not read it."""
+    """Return a name or a key: as it is, or in quotes where Python could not read it."""
     return name if _NAME.fullmatch(name) else json_string(name)
 
 
 def _words(text: str) -> Node:
-    """A piece of JSON in Python's spelling."""
+    """Return a piece of JSON in Python's spelling."""
     return Literal(_python(text))
 
 
 def _python(text: str) -> str:
-    """JSON text as Python writes the same value."""
+    """Return JSON text as Python writes the same value."""
     return _TOKEN.sub(_token, text)
 
 
@@ -147,7 +124,7 @@ def _token(found: re.Match[str]) -> str:
 
 @recent(32 * MB, weight=3)
 def _written(arguments: str) -> tuple[str, str | None, int]:
-    """Arguments as they are written, as they are read again, None where they are no JSON object, and how many."""
+    """Return arguments as written, as read again (None where they are no JSON object), and how many there are."""
     try:
         members = {key: respace(text_of(value)) for key, value in read_object(arguments).items()}
     except InvalidRequest:
@@ -161,7 +138,7 @@ def _spelled(_key: str, value: str) -> str:
 
 
 def _read(call: str) -> str:
-    """The arguments of a call that was written here, as they are read again."""
+    """Return the arguments of a call that was written here, as they are read again."""
     machine = _FunctionMachine(Reading(_NO_ESCAPE))
     machine.feed(call, 0)
     return "".join(machine.said)
@@ -202,7 +179,7 @@ class _FunctionMachine(StructureMachine):
         return self._word(text, position, self._behind_name)
 
     def _word(self, text: str, position: int, behind: Callable[[str, int], int]) -> int:
-        """A name or key. `behind`: the step that comes after it."""
+        """Read a name or key. `behind`: the step that comes after it."""
         if text[position] == '"':
             self._into, self._quote, self._step = [], '"', self._in_string
             self._behind_string = behind
@@ -226,7 +203,7 @@ class _FunctionMachine(StructureMachine):
         return position + (not self.failed)
 
     def _before_key(self, text: str, position: int) -> int:
-        """A key, or the end of the call."""
+        """Read a key, or the end of the call."""
         if text[position] == ")":
             self._say("{}" if self._first[0] else "}")
             self.done = True
@@ -263,7 +240,7 @@ class _FunctionMachine(StructureMachine):
         return position if self.failed else end
 
     def _begin_string(self, text: str, position: int) -> int:
-        """The quote before a string, or three of them."""
+        """Read the quote before a string, or three of them."""
         quote = text[position]
         whole = text[position : position + 3]
         if len(whole) < len(quote * 3) and quote * len(whole) == whole:
@@ -275,7 +252,7 @@ class _FunctionMachine(StructureMachine):
         return position + len(self._quote)
 
     def _in_string(self, text: str, position: int) -> int:
-        """The text of a string, up to a quote that ends it."""
+        """Read the text of a string, up to a quote that ends it."""
         quote = self._quote
         end = _IN_STRING[quote[0]].match(text, position).end()  # type: ignore[union-attr]
         self._take(text[position:end])
@@ -313,7 +290,7 @@ class _FunctionMachine(StructureMachine):
         return text[follows] in (",", self.closings[self._open[-1]])
 
     def _take(self, piece: str, last: bool = False) -> None:
-        """A piece of a string's text, as Python writes it, to be JSON."""
+        """Take a piece of a string's text, as Python writes it, to be JSON."""
         text = self._begun + self._unescaper.feed(piece) + (self._unescaper.close() if last else "")
         begun = None if last else _BEGUN.search(text)
         self._begun = "" if begun is None else begun[1]
@@ -335,7 +312,7 @@ class _FunctionMachine(StructureMachine):
 
 
 def _escaped(found: re.Match[str]) -> str:
-    """An escape of Python's, or a character that JSON does not have in strings, as JSON writes it."""
+    """Return an escape of Python's, or a character that JSON does not have in strings, as JSON writes it."""
     token, digits = found[0], found["x"] or found["U"]
     if token[0] != "\\":
         return safe_json_string(token)[1:-1]
@@ -349,7 +326,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def value_of(word: str) -> str | None:
-    """The JSON text of a word or number; None if it is none."""
+    """Return the JSON text of a word or number; None if it is none."""
     if word in _JSON_WORDS:
         return _JSON_WORDS[word]
     if _NUMBER.fullmatch(word):

@@ -18,7 +18,7 @@ class HeadEnd:
         self._quoted = False  # whether a quote is open there
 
     def find(self, text: str, start: int) -> int:
-        """Where the core stands; the text's length if more must come, -1 if this is no such tag.
+        """Return where the core stands; the text's length if more must come, -1 if this is no such tag.
 
         `start` is where the tag's attributes begin. A later text has what an earlier one had, and more.
         """
@@ -38,7 +38,7 @@ class HeadEnd:
         return len(text) if unfinished else -1
 
     def _behind_quote(self, text: str, at: int) -> int:
-        """Behind the quote that ends what is quoted; or the end of what is, where it does not end yet."""
+        """Return the place behind the quote that ends what is quoted; the end of the text where it does not end yet."""
         at = _QUOTED.match(text, at).end()  # type: ignore[union-attr]
         self._quoted = not text.startswith('"', at)
         return at if self._quoted else at + 1
@@ -46,7 +46,7 @@ class HeadEnd:
 
 @lru_cache(maxsize=64)
 def _outside(core: str) -> re.Pattern[str]:
-    """What may stand before the core: inside quotes anything but a line end. A quote that stays open is none of it."""
+    """Return what may stand before the core: inside quotes all but a line end, and no quote that stays open."""
     first, rest = re.escape(core[0]), core[1:]
     ends = [re.escape(rest), *(rf"{re.escape(rest[:size])}\Z" for size in range(len(rest)))]  # whole, or cut off
     no_end = rf"|{first}(?!{'|'.join(ends)})" if rest else ""

@@ -91,7 +91,7 @@ class JsonCall(PlainBody):
         return comma, f"{json_string(self.id_key)}{colon}"
 
     def only_text(self, silent: Callable[[Any], bool]) -> Callable[[Any, Writer], str | None]:
-        """The object, for a call that has nothing but name and arguments."""
+        """Return the object, for a call that has nothing but name and arguments."""
         if self._ids:
             return super().only_text(silent)
 
@@ -108,7 +108,7 @@ class JsonCall(PlainBody):
         return only_text
 
     def written(self, name: str, arguments: str) -> tuple[str, bool]:
-        """The object as it is written, and whether that changes the white space of the arguments."""
+        """Return the object as it is written, and whether that changes the white space of the arguments."""
         shown, respaced = json_string(arguments), False
         if is_object(arguments):
             shown = respace(arguments) if self._spaced else compact(arguments)
@@ -118,29 +118,22 @@ class JsonCall(PlainBody):
         return f"{opening}{first}{between}{second}{closing}", respaced
 
     def prefill(self, name: str | None, protect: Callable[[str], str]) -> str:
-        """The beginning of a call that must be made, up to where the model decides."""
+        """Return the beginning of a call that must be made, up to where the model decides."""
         if self._arguments_first:
             return self._literals[0]
         return "" if name is None else f"{self._literals[0]}{protect(json_string(name))}{self._literals[1]}"
 
     def read(self, payload: Payload) -> dict[str, Any]:
-        """The call's fields."""
-        machine = self.machine(Reading(payload.escape))
-        end = machine.feed(payload.text, 0)
-        if not machine.done:
-            end = machine.feed(payload.text, end)  # once more behind the name
-        fields = machine.fields() if machine.done and not payload.text[end:].strip() else None
-        if fields is None:
-            message = 'a tool call must be one JSON object with "name" and the arguments'
-            raise InvalidTranscript(message, line=payload.line, column=1, expected="a JSON object")
-        return fields
+        """Return the call's fields."""
+        message = 'a tool call must be one JSON object with "name" and the arguments'
+        return self.machine(Reading(payload.escape)).whole(payload, message, "a JSON object")
 
     def machine(self, reading: Reading) -> Machine:
-        """A reader for a call that comes in pieces."""
+        """Return a reader for a call that comes in pieces."""
         return _CallMachine(reading, self)
 
     def grammar(self, call: CallRules) -> Node:
-        """The object, with any white space between its tokens: what a model has learnt may be spaced otherwise."""
+        """Return the object, with any white space between its tokens: models may have learnt another spacing."""
         name = sequence(f"{json_string(self.name_key)}:", WS, call.protect(json_string(call.name)))
         arguments = sequence(f"{json_string(self._key)}:", WS, call.schema.arguments())
         first, second = (arguments, name) if self._arguments_first else (name, arguments)
@@ -156,7 +149,7 @@ RESPACED = "white space between the tokens of JSON is the format's own"
 
 @recent(32 * MB)
 def _call_text(body: JsonCall, name: str, arguments: str) -> tuple[str, bool]:
-    """What a call is written as. Sessions show the same calls again and again, so it is kept for a while."""
+    """Return what a call is written as. Sessions show the same calls again and again, so it is kept for a while."""
     return body.written(name, arguments)
 
 
@@ -178,7 +171,7 @@ class _Usual(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _usual(key: str, name_key: str, escape: Escape) -> _Usual | None:
-    """The patterns for a key of arguments, and one of names.
+    """Return the patterns for a key of arguments, and one of names.
 
     A name with escapes of any kind, or with what no JSON string may hold, is not as usual, nor is a key that is no word
     for arguments: it is one of them in no spelling.
@@ -257,7 +250,7 @@ class _CallMachine(JsonMachine):
         return self._scanner
 
     def _at_once(self, text: str, start: int) -> int:
-        """A call that is there up to its closing, with the arguments last: whether those are JSON tells the rest."""
+        """Read a call that is there up to its closing, if its last part are arguments that are JSON."""
         end = text.find(self._close, start, start + _WINDOW) if self._close else -1
         brace = text.rfind("}", start, end) if end >= 0 else -1
         if brace < 0 or text[brace + 1 : end].strip(_BLANKS):
@@ -291,7 +284,7 @@ class _CallMachine(JsonMachine):
         return position
 
     def _go_on(self, value: ValueScanner, text: str, start: int) -> int:
-        """Arguments that go on: most of what a call is, so nothing else is looked at."""
+        """Read arguments that go on: most of what a call is, so nothing else is looked at."""
         self._catch_up(value)
         end = value.feed(text, start)
         piece = self._unescaper.feed(text[start:end])
@@ -364,7 +357,7 @@ class _CallMachine(JsonMachine):
         return found | ({"id": self.id} if self.id is not None else {})
 
     def _wrapped(self) -> dict[str, Any] | None:
-        """A call in the wrapper of an API: `{"type": "function", "function": {...}}`."""
+        """Return a call in the wrapper of an API: `{"type": "function", "function": {...}}`."""
         try:
             inner = read_object(self._escape.remove("".join(self._values["function"])))
             self.name = _string(text_of(inner["name"]))
@@ -420,7 +413,7 @@ def _word(key: str) -> str:
 
 
 def _string(text: str) -> str | None:
-    """The text of a JSON string; None if it is none, or holds half a surrogate pair, which no UTF-8 can."""
+    """Return the text of a JSON string; None if it is none, or holds half a surrogate pair, which no UTF-8 can."""
     try:
         value = json.loads(text)
         return value if isinstance(value, str) and value.encode() is not None else None

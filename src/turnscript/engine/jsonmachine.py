@@ -46,7 +46,7 @@ class JsonMachine(Machine):
 
 
 def _ends_in_escape(pieces: list[str]) -> bool:
-    """Whether the pieces end with a backslash that goes on: with an odd number of them."""
+    """Return whether the pieces end with a backslash that goes on: with an odd number of them."""
     odd = False
     for piece in reversed(pieces):
         rest = piece.rstrip("\\")

@@ -129,7 +129,7 @@ class ValueScanner:
 
 
 def _behind_string(text: str, position: int) -> int:
-    """Where a string ends, if there is a fast way to tell; else -1."""
+    """Return where a string ends, if there is a fast way to tell; else -1."""
     quote = text.find('"', position)
     if quote < 0 or text.find("\\", position, quote) < 0:
         return quote + 1 or -1
@@ -146,7 +146,7 @@ def _behind_string(text: str, position: int) -> int:
 
 
 def begins_object(text: str) -> bool:
-    """Whether a text may go on as one JSON object, as far as its structure tells. A whole object does not go on."""
+    """Return whether a text may go on as one JSON object, as its structure tells. A whole one does not go on."""
     scanner, position = ObjectScanner(), 0
     while position < len(text) and not scanner.done and not scanner.failed:
         position = scanner.feed(text, position)
@@ -189,11 +189,11 @@ class ObjectScanner:
 
     @property
     def inner(self) -> ValueScanner | None:
-        """The scanner of the value that goes on; None between values."""
+        """Return the scanner of the value that goes on; None between values."""
         return self._scanner if self._expects == "value" and self._scanner_started() else None
 
     def leave(self) -> None:
-        """The value that `inner` has scanned is complete, or one that somebody else has read."""
+        """Leave a value that `inner` has scanned to its end, or that somebody else has read."""
         self._expects = ","
 
     def _scanner_started(self) -> bool:
@@ -238,7 +238,7 @@ class ObjectScanner:
 
 
 def values_end(text: str) -> int:
-    """Where the objects and arrays end with which a text begins, white space between them; 0 if it begins with none."""
+    """Return where the objects and arrays end with which a text begins, white space between them; 0 if with none."""
     end = 0
     while behind := value_end(text, end):
         end = behind
@@ -246,7 +246,7 @@ def values_end(text: str) -> int:
 
 
 def value_end(text: str, start: int) -> int:
-    """Where the object or array ends that stands behind a place and white space; 0 if there is none."""
+    """Return where the object or array ends that stands behind a place and white space; 0 if there is none."""
     start = _SPACE.match(text, start).end()  # type: ignore[union-attr]
     if not text.startswith(("{", "["), start):
         return 0

@@ -138,11 +138,11 @@ class Place:
         self._nothing = tuple(_NOTHING.get(field) for field in self.unshown_fields)
 
     def says_more(self, item: Item) -> bool:
-        """Whether an item has a field that is not shown here: one look at all of them, taken for every item."""
+        """Return whether an item has a field that is not shown here: one look at all of them, taken for every item."""
         return bool(self._unshown(item) != self._nothing)
 
     def is_ended(self, text: str) -> bool:
-        """Whether the closing of the turn stands at the end of what a model wrote."""
+        """Return whether the closing of the turn stands at the end of what a model wrote."""
         return bool(self.closing) and text.rstrip().endswith(self.closing)
 
 
@@ -190,7 +190,7 @@ class Layout:
         self.first_glues = tuple([Glues(partial(self.first_glue, separated=done)) for done in (False, True)])
 
     def glue(self, before: Place, place: Place, closing: bool = False) -> Glue:
-        """What stands between two items that say one text each. `closing`: the first one's own closing, too."""
+        """Return what stands between two items that say one text each. `closing`: the first one's own closing, too."""
         head = f"{place.open}{place.head_end}"
         close = [(before.close, before.model, True)] if closing else []
         if (before.kind, place.kind) in self.joints:
@@ -213,7 +213,7 @@ class Layout:
         )
 
     def first_glue(self, place: Place, separated: bool) -> Glue:
-        """What stands before an item that says one text and opens the first turn, or one behind something else."""
+        """Return what stands before an item of one text that opens the first turn, or one behind something else."""
         head = f"{place.lead}{place.open}{place.head_end}"
         return Glue(
             [
@@ -225,16 +225,16 @@ class Layout:
         )
 
     def goes_on(self, before: Turn | None, place: Place) -> bool:
-        """Whether a model whose turn has ended opens the next one by itself."""
+        """Return whether a model whose turn has ended opens the next one by itself."""
         return place.turn.several and before is place.turn
 
     def stands_behind_all(self, turn: Turn) -> bool:
-        """Whether a turn can begin wherever another one ends, and at the start of the document."""
+        """Return whether a turn can begin wherever another one ends, and at the start of the document."""
         roles = [one.role for one in self.document.turns]
         return bool(turn.open or not turn.behind) or {START, *roles} <= {*turn.behind}
 
     def leaves_no_trace(self, before: str, after: str) -> bool:
-        """Whether an empty answer between two kinds of segments, or at an end of its turn, cannot be seen."""
+        """Return whether an empty answer between two kinds of segments, or at an end of its turn, cannot be seen."""
         said, joints = Assistant.kind, self.document.joints
         around = f"{joints.get((before, said), '')}{joints.get((said, after), '')}"
         if before and after:
@@ -249,17 +249,17 @@ class Layout:
         return any(self.leaves_no_trace(*pair) for pair in pairs)
 
     def stop_in(self, opening: str) -> int:
-        """How much of the opening of somebody else's turn the model must write so that its own ends there."""
+        """Return how much of the opening of somebody else's turn the model must write so that its own ends there."""
         return max((len(stop) for stop in self._stops if opening.startswith(stop)), default=0)
 
     def joint(self, before: Place, place: Place) -> list[Literal]:
-        """What joins an item to the one before. What closes a group still is of that one."""
+        """Return what joins an item to the one before. What closes a group still is of that one."""
         close, text, open_ = self._joints[before.kind, place.kind]
         return [(close, before.model, True), (text, before.model and place.model, False), (open_, place.model, False)]
 
     def separator(self, before: Place | None, place: Place | None) -> Literal:
-        """What stands between two turns. It ends the one before, and is of its last item, if that has no closing of its
-        own. Else it leads to the next item, and so it does where the model comes to its next segment by itself.
+        """Return what stands between two turns. It ends the one before, and is of its last item, if that has no closing
+        of its own. Else it leads to the next item, and so it does where the model comes to its next segment by itself.
 
         `before`: where the last item stands, if its turn is without a closing. `place`: where the next item stands.
         """
@@ -269,29 +269,29 @@ class Layout:
         return self.document.separator, before.model, not goes_on
 
     def opens(self, place: Place) -> bool:
-        """Whether the model writes the opening of a segment even where it stands first: no prompt begins with it."""
+        """Return whether the model writes the opening of a first segment: no prompt begins with it."""
         generation = self.document.generation
         written = place.kind == generation.kind and place.turn.several and generation.answer_prefill is None
         return (place.speaks and not written) or place.kind not in (generation.kind, generation.thinking_kind)
 
     def place_for(self, item: Item) -> Place | None:
-        """Where an item stands; None if the format has no place for it."""
+        """Return where an item stands; None if the format has no place for it."""
         if self.thoughts and isinstance(item, Thinking):
             return self.thoughts.get(item.of)
         return self.places.get(item.kind)
 
     @property
     def spelling(self) -> Spelling:
-        """How JSON is spelled where the format writes it: as in its calls."""
+        """Return how JSON is spelled where the format writes it: as in its calls."""
         place = self.places.get(ToolCall.kind)
         return COMPACT if place is not None and place.body.compact else SPACED
 
     def place_named(self, kind: str, of: str) -> Place | None:
-        """The same by kind, and by kind of thought where the format tells thoughts apart."""
+        """Return where items of a kind stand, or those of a kind of thought where the format tells thoughts apart."""
         return self.thoughts.get(of) if self.thoughts and kind == Thinking.kind else self.places.get(kind)
 
     def place_of(self, turn: Turn, segment: Segment) -> Place:
-        """The place of a segment in a turn, the same one every time."""
+        """Return the place of a segment in a turn, the same one every time."""
         key = (id(turn), id(segment))
         if key not in self._made:
             local = [literal for one in turn.segments if one.local for literal in segment_literals(one)]
@@ -306,7 +306,7 @@ class Layout:
         return self._made[key]
 
     def _joint(self, pair: tuple[str, str], text: str) -> tuple[str, str, str]:
-        """What closes a group, what joins the two, what opens a group."""
+        """Return what closes a group, what joins the two, what opens a group."""
         before, after = (self.places[kind].segment.group for kind in pair)
         if before is after:
             return "", text, ""
@@ -315,12 +315,12 @@ class Layout:
 
 @lru_cache(maxsize=64)
 def layout_of(document: Document, policy: str = AUTO) -> Layout:
-    """The layout of a document under a policy for tags in texts, made once."""
+    """Return the layout of a document under a policy for tags in texts, made once."""
     return Layout(document, policy)
 
 
 def segment_literals(segment: Segment) -> Iterator[str]:
-    """Every literal of a segment."""
+    """Give every literal of a segment."""
     yield segment.open
     yield segment.close
     yield from segment.also_closed_by
@@ -331,7 +331,7 @@ def segment_literals(segment: Segment) -> Iterator[str]:
 
 
 def document_literals(document: Document) -> Iterator[str]:
-    """Every control literal of a document, white space around it included."""
+    """Give every control literal of a document, white space around it included."""
     yield document.start
     yield document.end
     for turn in document.turns:
@@ -352,7 +352,7 @@ def document_literals(document: Document) -> Iterator[str]:
 
 
 def special_tokens(document: Document) -> list[str]:
-    """The tags of a document, in its order: what a tokenizer may have a token of its own for (requirements D-U-19).
+    """Return the tags of a document, in its order: a tokenizer may have a token for each (requirements D-U-19).
 
     A tag whose attributes change from item to item is there by its beginning. Labels and explanations are no tags.
     """
@@ -374,15 +374,15 @@ def special_tokens(document: Document) -> list[str]:
 
 
 def _ends_of_a_model(literal: str) -> list[str]:
-    """What a base model has around a document is one token, or several if it is a row of tags: `[gMASK]<sop>`. What
-    holds words, too, says something, and only its tags are tokens."""
+    """Return what a base model has around a document: one token, or several if it is a row of tags: `[gMASK]<sop>`.
+    What holds words, too, says something, and only its tags are tokens."""
     tags = tags_in(literal)
     words = literal.split()
     return tags if "".join(tags) == "".join(words) or (tags and len(words) > 1) else [literal.strip()]
 
 
 def _written_tags(segment: Segment) -> Iterator[str]:
-    """What is written around a segment and inside its payload."""
+    """Give what is written around a segment and inside its payload."""
     whole = segment.kind in _BARE and not segment.required
     yield segment.group.open if segment.group else ""
     yield f"{segment.open}{segment.head_end}" if whole or not segment.attributes else segment.open
@@ -411,9 +411,9 @@ _ONE_TEXT = "part.text if len(content := item.content) == 1 and type(part := con
 
 
 def _silence(segment: Segment, turn: Turn, carried: Iterable[str]) -> str:
-    """The condition, as Python, that an `item` says nothing beside a text, and is complete. All items are asked, and
-    written out it takes a third of an `attrgetter` and a comparison. `carried`: what the text is made of. Prompts do
-    not show the shape of a content, nor where it stood, unless the table has an attribute for that.
+    """Return the condition, as Python, that an `item` says nothing beside a text, and is complete. All items are asked,
+    and written out it takes a third of an `attrgetter` and a comparison. `carried`: what the text is made of. Prompts
+    do not show the shape of a content, nor where it stood, unless the table has an attribute for that.
     """
     hidden = {"content", "at", "seal", *carried}
     if turn.speaks:
@@ -436,7 +436,7 @@ def _is_silent(field: str) -> str:
 
 
 def _getter(segment: Segment, turn: Turn) -> tuple[Callable[[Any], Any], tuple[str, ...]]:
-    """What a text of this segment does not show: one look at all such fields, because it is taken for every item."""
+    """Return what a text of this segment does not show: one look at all such fields, taken for every item."""
     called = segment.kind in ("tool_call", "tool_result") and turn.speaks
     hidden: set[str] = {"id", "name"} if called else set()  # which of them are found again, `correlate` knows
     if segment.of:
@@ -449,7 +449,7 @@ def _getter(segment: Segment, turn: Turn) -> tuple[Callable[[Any], Any], tuple[s
 
 
 def report_unshown(place: Place, item: Item, out: Writer) -> None:
-    """Losses for the fields of an item that its segment has no room for."""
+    """Book the losses for the fields of an item that its segment has no room for."""
     for field in place.unshown_fields:
         value = getattr(item, field)
         if value is None or value is False or value == _DEFAULTS.get(field) or value in ({}, []):
@@ -466,7 +466,7 @@ def report_unshown(place: Place, item: Item, out: Writer) -> None:
 
 
 def report_shared(layout: Layout, items: Sequence[Item], out: Writer) -> None:
-    """Losses for texts that are read as one with another."""
+    """Book the losses for texts that are read as one with another."""
     if layout.merged:
         _report_merged(layout, items, out)
     if layout.lodges:
@@ -474,7 +474,7 @@ def report_shared(layout: Layout, items: Sequence[Item], out: Writer) -> None:
 
 
 def _report_merged(layout: Layout, items: Sequence[Item], out: Writer) -> None:
-    """Losses for two texts of one speaker that are written as one."""
+    """Book the losses for two texts of one speaker that are written as one."""
     for index, (before, item) in enumerate(pairwise(items), 1):
         if before.kind == item.kind and item.kind in layout.merged:
             detail = "it goes on in the turn before and is read as one with it"
@@ -482,7 +482,7 @@ def _report_merged(layout: Layout, items: Sequence[Item], out: Writer) -> None:
 
 
 def _report_lodged(layout: Layout, items: Sequence[Item], out: Writer) -> None:
-    """Losses for instructions that stand in a turn of the user's, and for texts that they stand before."""
+    """Book the losses for instructions that stand in a turn of the user's, and for texts that they stand before."""
     shown = [(index, item) for index, item in enumerate(items) if layout.place_for(item) is not None]
     for (index, item), (after, following) in zip_longest(shown, shown[1:], fillvalue=(0, None)):
         if item is None or item.kind != System.kind:

@@ -17,7 +17,7 @@ class Lines:
         self._begin = 0  # where the line begins that holds the last position
 
     def at(self, position: int) -> tuple[int, int]:
-        """Line and column, both from 1."""
+        """Return line and column, both from 1."""
         text, counted = self._text, self._counted
         if position < counted:
             self._line -= text.count("\n", position, counted)

@@ -99,7 +99,7 @@ class LooseRun:
         return bool(self.found) and not self.failed and not self._value and not self._fresh
 
     def _between(self, text: str, position: int, closing: bool) -> int:
-        """Outside values: what opens or closes an enclosure, a label, or the beginning of a value."""
+        """Read what stands outside values: what opens or closes an enclosure, a label, or the beginning of a value."""
         blank = _BLANK.match(text, position).end()  # type: ignore[union-attr]
         if blank > position:
             return blank
@@ -163,7 +163,7 @@ class LooseRun:
         return position
 
     def _begin(self, text: str, position: int) -> int:
-        """The first words of a value: those of a call, or it is none."""
+        """Read the first words of a value: those of a call, or it is none."""
         known = "".join(self._value)
         said = known + text[position : position + _LONGEST_HEAD - len(known)]
         match = _HEAD.match(said)
@@ -204,7 +204,7 @@ class LooseRun:
         return match.end()
 
     def _take(self, value: str) -> None:
-        """A whole value: calls of offered tools, or the run is none."""
+        """Take a whole value: calls of offered tools, or the run is none."""
         calls = calls_of(value)
         unknown = next((call.name for call in calls or () if call.name not in self._offered), "")
         if not calls or unknown:
@@ -224,7 +224,7 @@ def calls_of(text: str) -> list[LooseCall] | None:
 
 
 def _from_python(text: str) -> str:
-    """A value in Python's spelling as JSON; empty if it is none."""
+    """Return a value in Python's spelling as JSON; empty if it is none."""
     try:
         return json.dumps(ast.literal_eval(text.strip()), ensure_ascii=False, allow_nan=False)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
@@ -255,7 +255,7 @@ def _members(text: str) -> dict[str, str]:
 
 
 def _one(text: str) -> LooseCall | None:
-    """One call: a name, its arguments, and nothing else that is none of a call's."""
+    """Return one call: a name, its arguments, and nothing else that is none of a call's."""
     members = _members(text)
     if members.get("function", "").startswith("{") and members.keys() - _BESIDE == {"function"}:
         inner = _members(members["function"])
@@ -274,7 +274,7 @@ def _one(text: str) -> LooseCall | None:
 
 
 def _text(value: str) -> str | None:
-    """The text of a JSON string; None if it is none, or one that no UTF-8 can be."""
+    """Return the text of a JSON string; None if it is none, or one that no UTF-8 can be."""
     try:
         return msgspec.json.decode(value, type=str)
     except (msgspec.DecodeError, UnicodeError):

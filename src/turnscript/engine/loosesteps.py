@@ -55,7 +55,7 @@ class LooseSteps(CallSteps):
     def _by_parts(
         self, text: str, position: int, own: Scanner[Action], behind: int
     ) -> tuple[Scanner[Action], re.Match[str] | None, int]:
-        """The first literal that is certain, and what waits if there is none: up to `behind`, fewer literals count.
+        """Return the first certain literal, and what waits if there is none: up to `behind`, fewer literals count.
 
         What the prompt has written of a text has no stops of the client's, and what is known to be text no loose calls.
         """
@@ -88,7 +88,7 @@ class LooseSteps(CallSteps):
         return after
 
     def _judge_run(self, text: str, position: int) -> None:
-        """Behind a run: what ends the turn, or a call in the format's tags; or else all of it is text."""
+        """Judge a run by what follows: what ends the turn, or a call in the format's tags; else it is all text."""
         scanner = self._state.plain
         found = scanner.near(text, position, position, self._closing)
         if found is not None and scanner.actions[found[0]].do in _ENDS:
@@ -109,7 +109,7 @@ class LooseSteps(CallSteps):
         self._held_run, self._step = None, self._back_to
 
     def _tell_run(self, position: int) -> None:
-        """The run is one: its calls are told."""
+        """Tell the calls of a run that is one."""
         run, raw = self._the_run(), "".join(self._run_raw)
         self._held_run, self._run_raw = None, []
         if self._back_to == self._text:
@@ -142,7 +142,7 @@ class LooseSteps(CallSteps):
         self._calls += 1
 
     def _end_run(self) -> None:
-        """The text is over inside what may be calls: they are told, or read as text."""
+        """End a run inside which the text is over: its calls are told, or read as text."""
         run = self._the_run()
         if self._held:
             self._offset += run.feed(self._held, 0, True)

@@ -13,6 +13,8 @@ from turnscript.engine.callrules import CallRules
 from turnscript.engine.escape import Escape
 from turnscript.engine.scanner import Look
 from turnscript.engine.spans import Writer
+from turnscript.engine.table import Payload
+from turnscript.errors import InvalidTranscript
 from turnscript.grammar.nodes import Node
 from turnscript.jsontext import Json
 
@@ -58,7 +60,7 @@ class Machine(ABC):
 
     @property
     def streams(self) -> bool:
-        """Whether the call may be announced already: its name and the beginning of its arguments are known."""
+        """Return whether the call may be announced already: its name and the beginning of its arguments are known."""
         return any(self.deltas)
 
     @abstractmethod
@@ -66,28 +68,41 @@ class Machine(ABC):
         """Read from `start`; returns where reading stopped. What is tentative is read no further than to its name."""
 
     def look(self) -> Look | None:
-        """How to tell that a piece is argument text as it stands; None where every piece needs more than a look.
+        """Return how to tell that a piece is argument text as it stands; None where every piece needs more than a look.
 
         Such a piece is appended to `said`, and not given to `feed`.
         """
         return None
 
     def certain(self, text: str) -> int:
-        """How much of a piece is argument text as it stands, and taken with that; the rest waits for what follows.
+        """Return how much of a piece is argument text as it stands, and so taken; the rest waits for what follows.
 
         -1 where only `feed` can tell; then nothing is taken. What is taken is appended to `said`.
         """
         return -1
 
     def taken(self) -> str:
-        """The argument text since the last time."""
+        """Return the argument text since the last time."""
         text = "".join(self.deltas)
         self.deltas.clear()
         return text
 
     @abstractmethod
     def fields(self) -> dict[str, Any] | None:
-        """The call's fields once `done`, None if it is no call after all."""
+        """Return the call's fields once `done`, None if it is no call after all."""
+
+    def whole(self, payload: Payload, message: str, expected: str) -> dict[str, Any]:
+        """Return the fields of a call that is all of a payload, read from its start.
+
+        Raises InvalidTranscript with `message`, which says how a call must be written: as `expected`.
+        """
+        end = self.feed(payload.text, 0)
+        if not self.done:
+            end = self.feed(payload.text, end)  # once more behind the name
+        fields = self.fields() if self.done and not payload.text[end:].strip() else None
+        if fields is None:
+            raise InvalidTranscript(message, line=payload.line, column=1, expected=expected)
+        return fields
 
 
 def _none(item: Any, out: Writer) -> str | None:
@@ -109,36 +124,36 @@ class PlainBody:
     compact = False
 
     def attributes(self, item: Any, archive: bool) -> Mapping[str, str]:
-        """Attributes that tell how the payload is written: none."""
+        """Return attributes that tell how the payload is written: none."""
         return {}
 
     def attributes_read(self, form: Json | None) -> dict[str, Any]:
-        """Fields from the `format` attribute of an opening tag: none."""
+        """Return fields from the `format` attribute of an opening tag: none."""
         return {}
 
     def shows(self, item: Any, out: Writer) -> bool:
-        """Whether there is anything to write: always."""
+        """Return whether there is anything to write: always."""
         return True
 
     def is_empty(self, item: Any, flattened: bool = False) -> bool:
-        """Whether the empty text would be written: no."""
+        """Return whether the empty text would be written: no."""
         return False
 
     def only_text(self, silent: Callable[[Any], bool]) -> Callable[[Any, Writer], str | None]:
-        """A function that gives the payload of an item that says nothing else, as text; None for all others.
+        """Return a function that gives the payload of an item that says nothing else, as text; None for all others.
 
         `silent`: whether an item says nothing beside its payload.
         """
         return _none
 
     def prefill(self, name: str | None, protect: Callable[[str], str]) -> str:
-        """The beginning of the payload of a call that must be made (of a tool), up to where the model decides."""
+        """Return the beginning of the payload of a call that must be made, up to where the model decides."""
         return ""
 
     def machine(self, reading: Reading) -> Machine | None:
-        """A reader for the payload in pieces; None where it is text."""
+        """Return a reader for the payload in pieces; None where it is text."""
         return None
 
     def grammar(self, call: CallRules) -> Node | None:
-        """What the payload of a call of a tool may be; None where that cannot be told."""
+        """Return what the payload of a call of a tool may be; None where that cannot be told."""
         return None

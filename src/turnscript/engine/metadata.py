@@ -8,7 +8,7 @@ from turnscript.conversation import Item, Opaque, Part, Raw, Request, Text, Tool
 
 
 def metadata_of(request: Request) -> dict[str, Any]:
-    """What the archive says beside the items; nothing for a plain conversation without options."""
+    """Return what the archive says beside the items; nothing for a plain conversation without options."""
     fields = {"options": request.extra, "settings": _said(request.settings), "hints": request.hints}
     fields = {key: value for key, value in fields.items() if value} | request.archived
     if request.origin is not None and (fields or _needs_origin(request)):
@@ -22,8 +22,8 @@ def _said(settings: Any) -> Any:
 
 
 def _needs_origin(request: Request) -> bool:
-    """Whether something in the conversation can be written as it was only to the API that it came from. Plain texts,
-    calls and results are the same bytes whichever API they are from."""
+    """Return whether something in the conversation can be written as it was only to the API that it came from. Plain
+    texts, calls and results are the same bytes whichever API they are from."""
     return any(map(_is_tool_of_origin, request.tools)) or any(map(_is_item_of_origin, request.items))
 
 

@@ -76,17 +76,17 @@ class NamedCall(PlainBody):
         out.content(text)
 
     def prefill(self, name: str | None, protect: Callable[[str], str]) -> str:
-        """The name of a call that must be made, up to where the model decides; nothing where an id comes first."""
+        """Return the name of a call that must be made, up to where the model decides; nothing before an id."""
         if name is None or self.id_first:
             return "" if self.id_first else self.prefix
         return f"{self.prefix}{protect(name)}{self.number_mark or self.id_mark or self.mark}"
 
     def machine(self, reading: Reading) -> Machine:
-        """A reader for a call that comes in pieces."""
+        """Return a reader for a call that comes in pieces."""
         return _NamedMachine(reading, self)
 
     def grammar(self, call: CallRules) -> Node:
-        """The name, what of an id belongs there, and the arguments."""
+        """Return the name, what of an id belongs there, and the arguments."""
         number = sequence(self.number_mark, NUMBER) if self.number_mark else EMPTY
         id_ = optional(sequence(self.id_mark, IDENTIFIER)) if self.id_mark and not self.id_first else EMPTY
         first = optional(sequence(IDENTIFIER, self.id_mark)) if self.id_first else EMPTY
@@ -123,7 +123,7 @@ class _NamedMachine(JsonMachine):
         return position if self.failed or position == len(text) else self._arguments(text, position)
 
     def _head(self, text: str, start: int) -> int:
-        """The name or the id, up to the mark behind it."""
+        """Read the name or the id, up to the mark behind it."""
         found = self._marks.find(text, start, closing=False)
         end = self._marks.hold(text, start) if found is None else found.start()
         self._said.append(text[start:end])
@@ -150,7 +150,7 @@ class _NamedMachine(JsonMachine):
         return found.end()
 
     def _name_in(self, said: str) -> str:
-        """The tool's name in what stands before the mark; where that is an id, take note of it."""
+        """Return the tool's name in what stands before the mark, and note the id where that is one."""
         if self._numbering is None:
             return said.removeprefix(self._prefix)
         self.id = said

@@ -15,12 +15,12 @@ _LINE = rf'{_WORD.pattern}|"(?:[^"\\\n]|\\.)*"'
 
 
 def name_line(name: str) -> str:
-    """A tool's name as it fills the line before a call."""
+    """Return a tool's name as it fills the line before a call."""
     return name if _WORD.fullmatch(name) else json_string(name)
 
 
 def name_of_line(line: str) -> str | None:
-    """The name that a line is; None if it is another text."""
+    """Return the name that a line is; None if it is another text."""
     if _WORD.fullmatch(line):
         return line
     try:
@@ -31,6 +31,6 @@ def name_of_line(line: str) -> str | None:
 
 
 def lines_before(opening: str, text: str) -> tuple[str, ...]:
-    """The lines of a text that are names, because this opening follows them; each once."""
+    """Return the lines of a text that are names, because this opening follows them; each once."""
     found = re.finditer(rf"^({_LINE})\n{re.escape(opening)}", text, re.MULTILINE)
     return tuple(dict.fromkeys(match[1] for match in found if name_of_line(match[1]) is not None))

@@ -25,15 +25,15 @@ class Numbering:
         self._number = re.compile(rf"{re.escape(mark)}[0-9]+\Z")
 
     def id(self, name: str, number: int) -> str:
-        """The id of a call."""
+        """Return the id of a call."""
         return f"{self.prefix}{name}{self.mark}{number}"
 
     def name(self, id_: str) -> str:
-        """The tool's name in an id, also where the prefix or the number is missing."""
+        """Return the tool's name in an id, also where the prefix or the number is missing."""
         return self._number.sub("", id_).removeprefix(self.prefix)
 
     def fits(self, id_: str | None, name: str) -> bool:
-        """Whether an id is one of a call of a tool."""
+        """Return whether an id is one of a call of a tool."""
         if id_ is None:
             return False
         named = f"{self.prefix}{name}"
@@ -44,11 +44,11 @@ class Indices:
     """The spelling of ids that are numbers alone."""
 
     def id(self, name: str, number: int) -> str:
-        """The id of a call."""
+        """Return the id of a call."""
         return str(number)
 
     def name(self, id_: str) -> str:
-        """The tool's name in an id: none."""
+        """Return the tool's name in an id: there is none."""
         return ""
 
     def fits(self, id_: str | None, name: str) -> bool:
@@ -58,13 +58,13 @@ class Indices:
 
 @lru_cache(maxsize=64)
 def numbering_of(document: Document) -> Numbering | Indices | None:
-    """How a format makes ids of names and numbers; None where it does not."""
+    """Return how a format makes ids of names and numbers; None where it does not."""
     segments = (one for turn in document.turns for one in turn.segments if one.kind == ToolCall.kind)
     return next((found for one in segments if (found := getattr(one.body, "numbering", None)) is not None), None)
 
 
 def ids_of(items: Sequence[Item], document: Document, earlier: Earlier = NOTHING) -> dict[int, str]:
-    """The ids of calls and results as they are written, by position, where the format makes them.
+    """Return the ids of calls and results as they are written, by position, where the format makes them.
 
     `earlier`: what was said before. A result may answer a call there, which is looked for only if it has to be.
     """
@@ -84,7 +84,7 @@ def ids_of(items: Sequence[Item], document: Document, earlier: Earlier = NOTHING
 
 
 def _holds(document: Document) -> Callable[[str], bool]:
-    """Whether a result can show an id as it is."""
+    """Return whether a result can show an id as it is."""
     results = (one.body for turn in document.turns for one in turn.segments if one.kind == ToolResult.kind)
     return getattr(next(results, None), "holds", bool)
 
@@ -100,7 +100,7 @@ class _Given:
         self._behind_call = False
 
     def word(self, item: Item) -> str | None:
-        """The id that the next item shows; None if it has none, or answers a call that is not known."""
+        """Return the id that the next item shows; None if it has none, or answers a call that is not known."""
         behind, self._behind_call = self._behind_call, isinstance(item, ToolCall)
         if isinstance(item, ToolResult):
             return self._result(item)

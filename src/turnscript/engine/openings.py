@@ -11,7 +11,7 @@ from turnscript.engine.spans import Writer
 
 
 def opening_of(place: Place, item: Item, out: Writer, keeps: bool) -> str:
-    """The opening with its attributes. `keeps`: also those that the table does not name."""
+    """Return the opening with its attributes. `keeps`: also those that the table does not name."""
     if isinstance(item, ToolsChange):
         change = f" removed={out.escape.spelled(attribute_text(item.removed))}" if item.removed else ""
         shown = write_attributes(item, place.own_attributes, out) + extra_attributes(item, out, place.own_attributes)

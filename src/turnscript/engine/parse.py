@@ -35,7 +35,7 @@ class TurnParser(LooseSteps):
     __slots__ = ()
 
     def feed(self, text: str | bytes) -> list[Event]:
-        """More text; returns what is certain now. Bytes are UTF-8 and may be cut anywhere.
+        """Take more text; returns what is certain now. Bytes are UTF-8 and may be cut anywhere.
 
         Raises ValueError once the parser is closed.
         """
@@ -63,7 +63,7 @@ class TurnParser(LooseSteps):
         return self._run(text)
 
     def _pass_on(self, text: str, end: int) -> list[Event]:
-        """A text that is content up to `end`; the rest waits. No step is taken."""
+        """Pass on a text that is content up to `end`; the rest waits. No step is taken."""
         if end != len(text):
             self._held, self._quick = text[end:], None
             if not end:
@@ -86,7 +86,7 @@ class TurnParser(LooseSteps):
             raise TypeError(f"a parser is fed str or UTF-8 bytes, got {type_of(text)}") from None
 
     def close(self, finish_reason: str | None = None) -> list[Event]:
-        """The text is over. `finish_reason`: why, if the backend said so; `length` leaves a call that was cut text."""
+        """End the text. `finish_reason`: why, if the backend said so; `length` leaves a call that was cut text."""
         if self._closing:
             return []
         rest = self._held if self._decoder is None else self._held + self._decoder.decode(b"", True)
@@ -109,7 +109,7 @@ class TurnParser(LooseSteps):
         return [*events, *self._take_events(), end]
 
     def seed(self, text: str) -> None:
-        """What the prompt has written of the turn already: it is read, and makes no events."""
+        """Read what the prompt has written of the turn already. That makes no events."""
         if not text:
             return
         self._seeding = True
@@ -149,7 +149,7 @@ class TurnParser(LooseSteps):
         return self._take_events()
 
     def _stand(self) -> list[Event]:
-        """What is left where no text is: there is no step to take, and nothing more to look ahead to."""
+        """Return what is left where no text is: there is no step to take, and nothing more to look ahead to."""
         if len(self._sunk) != self._sunk_from:
             self._count_quick()
         self._quick = self._waits = self._certain = None
@@ -185,7 +185,7 @@ class TurnParser(LooseSteps):
             self._waits = self._states.closing(self._the_place()).scanner.waits
 
     def _sink_into(self, texts: list[str], certain: Callable[[str], int]) -> None:
-        """Pieces that need no step go into a list. From where on they are not counted yet is kept."""
+        """Put pieces that need no step into a list, and keep from where on they are not counted yet."""
         self._sunk, self._sunk_from, self._sink, self._certain = texts, len(texts), texts.append, certain
 
     def _count_quick(self) -> None:
@@ -197,7 +197,7 @@ class TurnParser(LooseSteps):
             self._call_raw.append(text)
 
     def _gap(self, text: str, position: int) -> int:
-        """Between segments: an opening, an end, or text."""
+        """Read what stands between segments: an opening, an end, or text."""
         state, length = self._state, len(text)
         scanner = state.plain if self._uncounted or self._seeding or self._is_spared(position) else state.scanner
         space = SPACE.match(text, position, position + WIDEST).end()  # type: ignore[union-attr]
@@ -249,7 +249,7 @@ class TurnParser(LooseSteps):
         return position + dropped
 
     def _begin_unopened(self, text: str, position: int, space: int) -> int:
-        """A model begins with a text without an opening, or goes on so behind a thought: it is its answer."""
+        """Begin an answer without an opening, with which a model begins or goes on behind a thought."""
         place = self._states.layout.places[Assistant.kind]
         self._issue("missing_open", f"a text without {place.open}{place.head_end}", space)
         self._read(text[position:space])
@@ -257,7 +257,7 @@ class TurnParser(LooseSteps):
         return space
 
     def _dropped(self, space: str) -> int:
-        """How much of the white space before a text is not of the text."""
+        """Return how much of the white space before a text is not of the text."""
         if self._flattened and (self._state.kind or self._strict):
             return len(space)
         kind, bare = self._state.kind, self._states.bare
@@ -267,7 +267,7 @@ class TurnParser(LooseSteps):
         return len(space) if joint.startswith(space) else 0
 
     def _text(self, text: str, position: int) -> int:
-        """Inside a text: up to the next literal that means something, or what may become one."""
+        """Read on inside a text: up to the next literal that means something, or what may become one."""
         scanner, spared = self._state.scanner, self._is_spared(position)
         if not spared and self._is_fresh() and (begun := self._begins_loose(text, position)) is not None:
             return begun
@@ -294,7 +294,7 @@ class TurnParser(LooseSteps):
         return end
 
     def _last_text(self, text: str, position: int) -> int:
-        """The end of all inside a text: white space there may be of a closing, and the line of a next text is whole."""
+        """Read the end of all inside a text: white space may be of a closing, and the line of a next text is whole."""
         end, line = len(text), self._the_place().body.next_text
         if line in self._state.scanner.actions and text.endswith(line[:-1], position):
             self._content(text[position : end - len(line) + 1])
@@ -310,7 +310,7 @@ class TurnParser(LooseSteps):
         return len(text)
 
     def _stripped(self, text: str) -> str:
-        """White space at the end that belongs to a closing which the backend has taken away."""
+        """Return the text without white space at the end that belongs to a closing which the backend has taken away."""
         for space in self._state.end_spaces:
             if text.endswith(space):
                 return space
@@ -318,28 +318,28 @@ class TurnParser(LooseSteps):
 
     @property
     def issues(self) -> Sequence[Issue]:
-        """What was not as it should be so far."""
+        """Return what was not as it should be so far."""
         return self._issues
 
     @property
     def ended(self) -> bool:
-        """Whether the turn is over, or a stop string was met: a backend may stop, what else comes is behind the end."""
+        """Return whether the turn is over, or a stop string was met: a backend may stop, all else is behind the end."""
         return self._met_stop or self._step == self._over
 
     @property
     def client_stop(self) -> str | None:
-        """The stop string of the client that has ended the turn."""
+        """Return the stop string of the client that has ended the turn."""
         return self._stop
 
     def _over(self, text: str, position: int) -> int:
-        """Behind the end of the turn."""
+        """Keep what stands behind the end of the turn."""
         if not self._tail:
             self._tail_at = max(0, self._offset + position)
         self._tail.append(self._read(text[position:]))
         return len(text)
 
     def _judge_tail(self) -> None:
-        """Text behind the end is an issue, unless it is only the mark of the end of all."""
+        """Judge the text behind the end: it is an issue, unless it is only the mark of the end of all."""
         if not self._tail:
             return
         tail = "".join(self._tail)
@@ -378,7 +378,7 @@ class TurnParser(LooseSteps):
             self._finish_turn()
 
     def _go_on(self, start: int) -> None:
-        """The model opens another turn of its own; what is open ends there."""
+        """Go on in another turn that the model opens; what is open ends there."""
         if self._step == self._text and self._place is not None and self._place.close:
             kind = "unclosed_thinking" if self._place.kind == "thinking" else "missing_close"
             self._issue(kind, f"the next turn begins without {self._place.close.strip()}", start)
@@ -386,7 +386,7 @@ class TurnParser(LooseSteps):
         self._enter_gap("")
 
     def _open_again(self, place: Place, literal: str) -> None:
-        """A model repeats the opening that the prompt has written already; later on, it is text."""
+        """Read an opening once more that the prompt has written already; later on, it is text."""
         if self._texts:
             self._content(literal)
             return
@@ -398,7 +398,7 @@ class TurnParser(LooseSteps):
         self._step = self._over
 
     def _open(self, do: Do, place: Place, literal: str, start: int) -> None:
-        """A segment or a group begins. A text goes on until it is certain that this is one."""
+        """Begin a segment or a group. A text goes on until it is certain that this is one."""
         generated = self._read(literal)
         self._within = self._state if self._step == self._text else None
         text = None if self._within is None else self._within.place
@@ -425,7 +425,7 @@ class TurnParser(LooseSteps):
             self._begin_payload(place, {})
 
     def _finish_step(self) -> None:
-        """Whatever goes on when the text is over."""
+        """Finish whatever goes on when the text is over."""
         step = self._step
         if step == self._text:  # as most end
             self._unclosed_text()
@@ -453,7 +453,7 @@ class TurnParser(LooseSteps):
             self._issue("unclosed_thinking", "the text ends inside a thought", len(self._held))
 
     def _between(self, space: str, action: Action | None) -> None:
-        """Strictly, white space between two segments may be a text that is empty, or of white space."""
+        """Read white space between two segments: strictly, it may be a text that is empty, or of white space."""
         bare, kind = self._states.bare, self._state.kind
         if bare is None or self._group is not None or (action and action.do is Do.LEAVE):
             return
@@ -477,7 +477,7 @@ class TurnParser(LooseSteps):
 
 
 def _no_step(text: str, position: int) -> int:
-    """Behind the end of all."""
+    """Read nothing behind the end of all."""
     return position
 
 

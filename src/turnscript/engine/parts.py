@@ -79,7 +79,7 @@ _BINARY = (Image, Document, Audio)
 
 
 def is_plain(content: Sequence[Part], archive: bool) -> bool:
-    """Whether the content is one text with nothing more to say. A prompt does not show members without a name."""
+    """Return whether the content is one text alone. A prompt does not show members without a name."""
     return len(content) == 1 and type(content[0]) is Text and not (archive and content[0].extra)
 
 
@@ -98,7 +98,7 @@ def write_parts(content: Sequence[Part], out: Writer, word: str = "", first: boo
 
 
 def _bare(part: Text, out: Writer, index: int) -> bool:
-    """Whether a first text may stand without a part line. A prompt shows no extra members, so there it always may."""
+    """Return whether a first text may stand without a part line: always in a prompt, which shows no extra members."""
     if out.archive or not part.extra:
         return not part.extra
     _lose_extra(part, out, index)
@@ -138,7 +138,7 @@ def _lose_extra(part: Part, out: Writer, index: int) -> None:
 
 
 def read_parts(payload: Payload) -> Iterator[tuple[str, Part]]:
-    """The parts of a payload, each with its type word (empty for a plain text)."""
+    """Give the parts of a payload, each with its type word (empty for a plain text)."""
     text = payload.text
     lines = list(_LINE.finditer(text)) if PART_TAG in text else []
     if not lines:
@@ -179,14 +179,14 @@ def _read_part(match: re.Match[str], own: str | None, number: int) -> tuple[str,
 
 
 def _line_of(word: object) -> PartLine | None:
-    """How parts of a type are written; None for what is no known type, and maybe no text."""
+    """Return how parts of a type are written; None for what is no known type, and maybe no text."""
     if word in (SUMMARY, "reasoning"):
         return _BY_CLASS[Text]
     return _BY_WORD.get(word) if isinstance(word, str) else None
 
 
 def _is_in_summary(found: dict[str, RawJson]) -> bool:
-    """Whether the attributes say that the part stands in a summary; takes the one that does."""
+    """Return whether the attributes say that the part stands in a summary; takes off the one that does."""
     if "in" not in found or plain(found["in"]) != SUMMARY:
         return False
     del found["in"]

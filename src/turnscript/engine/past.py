@@ -18,7 +18,7 @@ class Past:
 
     @classmethod
     def of(cls, layout: Layout) -> Past:
-        """That of a document: the same one for all prompts of a format by which nothing is ever past."""
+        """Return what is past in a document: the same for all prompts of a format by which nothing ever is."""
         return cls(layout.passing) if layout.passing else _NOTHING
 
     def note(self, items: Sequence[Item], start: int) -> None:
@@ -28,7 +28,7 @@ class Past:
             self._last[kind] = next((start + at for at in places if items[at].kind == kind), self._last[kind])
 
     def hides(self, place: Place, index: int) -> bool:
-        """Whether a prompt leaves out what stands at a place, if its position is `index`."""
+        """Return whether a prompt leaves out what stands at a place, if its position is `index`."""
         segment = place.segment
         return not segment.prompt or (bool(segment.until) and index < self._last[segment.until])
 

@@ -27,7 +27,7 @@ class TextParser:
         self.ended = False
 
     def feed(self, text: str | bytes) -> list[Event]:
-        """More text; returns what is certain. Bytes are UTF-8 and may be cut anywhere."""
+        """Take more text; returns what is certain. Bytes are UTF-8 and may be cut anywhere."""
         more = text if isinstance(text, str) else self._decoder.decode(text)
         return self._read(self._held + more, closing=False)
 
@@ -51,7 +51,7 @@ class TextParser:
         return events
 
     def close(self, finish_reason: str | None = None) -> list[Event]:
-        """The text is over."""
+        """End the text."""
         events = self._read(self._held + self._decoder.decode(b"", True), closing=True)
         if self._told:
             events.append(PartEnd(0, Assistant(content=[Text(text="".join(self._told))])))

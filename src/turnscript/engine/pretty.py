@@ -16,8 +16,8 @@ _ON_ONE_LINE = {",": ", ", ":": ": ", "{": "{ ", "}": " }"}
 
 
 def pretty(value: Json | str, inline_objects: bool = False, inline_arrays: bool = True, width: int = 2) -> str:
-    """A JSON value, each level two or four spaces further in (`width`). Arrays of scalars stay on one line, unless
-    `inline_arrays` is false.
+    """Return a JSON value, each level two or four spaces further in (`width`). Arrays of scalars stay on one line,
+    unless `inline_arrays` is false.
 
     `inline_objects`: so do objects of scalars, `{ "k": 1 }`, except the outermost. No level of Python's stack is needed
     for a level of the value, so however deep a value is that could be read, it can be written.
@@ -52,11 +52,11 @@ def pretty(value: Json | str, inline_objects: bool = False, inline_arrays: bool 
 
 
 def indented(value: Json | str) -> str:
-    """A JSON value with four spaces of indentation, every element on a line of its own."""
+    """Return a JSON value with four spaces of indentation, every element on a line of its own."""
     return pretty(value, inline_arrays=False, width=4)
 
 
 def _scalars_end(tokens: list[str], at: int) -> int:
-    """The closing of an opening if only scalars lie between; 0 if more does. No token is looked at for two openings."""
+    """Return where an opening closes if only scalars lie between, else 0. No token is looked at for two of them."""
     end = next(index for index in range(at + 1, len(tokens)) if tokens[index] in _BRACKETS)
     return end if tokens[end] in ("}", "]") else 0

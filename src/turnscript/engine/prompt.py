@@ -115,18 +115,18 @@ class Prompt:
 
     @property
     def request(self) -> Request:
-        """What is asked: all of it by a first prompt, by a longer one the last answer and what was said since."""
+        """Return what is asked: all by a first prompt, by a longer one the last answer and what was said since."""
         return self._request
 
     @property
     def losses(self) -> list[Loss]:
-        """What the format could not show."""
+        """Return what the format could not show."""
         losses = self._out.all_losses()[: self._told]
         return in_source_words(self._request, losses) if losses else losses
 
     @property
     def client_stops(self) -> tuple[str, ...]:
-        """The strings at which the client wants the text to end."""
+        """Return the strings at which the client wants the text to end."""
         stops = self._request.settings.stop
         return tuple(stops) if stops else ()
 
@@ -137,17 +137,17 @@ class Prompt:
 
     @property
     def text(self) -> str:
-        """The prompt as one string."""
+        """Return the prompt as one string."""
         return "".join(self._pieces(0))
 
     @property
     def suffix(self) -> str:
-        """What follows the prompt before and the text that was generated for it; all of it for a first prompt."""
+        """Return what follows the prompt before and the text generated for it; all of it for a first prompt."""
         return "".join(self._pieces(self._start))
 
     @property
     def spans(self) -> list[Span]:
-        """The prompt as spans."""
+        """Return the prompt as spans."""
         return self._out.first_spans(self._count)
 
     def __repr__(self) -> str:
@@ -158,7 +158,7 @@ class Prompt:
         return pieces[start : self._count] if start or self._count != len(pieces) else pieces
 
     def parser(self) -> TurnParser:
-        """A parser for exactly what a model writes after this prompt: it knows the prefill, the tools and the stops."""
+        """Return a parser for what a model writes after this prompt: it knows the prefill, the tools and the stops."""
         document = self._document
         names = _names(document, self.offered) if self.offered else ()
         calls: Calls = "any" if self.offered else "none"
@@ -170,7 +170,7 @@ class Prompt:
         return turn
 
     def grammar(self, target: str) -> Constraint | None:
-        """What the model may write behind this prompt, in the notation of its server: `gbnf`, `kbnf` or `lark`.
+        """Return what the model may write behind this prompt, in the notation of its server: `gbnf`, `kbnf` or `lark`.
 
         It knows what the prompt has written already, the tools, the choice among them, and the shape of the answer.
         Where the model may call tools and need not, the grammar is for what follows its `trigger`. None where the model
@@ -185,7 +185,7 @@ class Prompt:
         return constraint_behind(document, demand, self._seed, self._missing, self._thinks, target)
 
     def _demand(self) -> Demand | None:
-        """What the request wants of the answer, if a grammar can tell it."""
+        """Return what the request wants of the answer, if a grammar can tell it."""
         settings = self._request.settings
         several, shape = settings.parallel_tool_calls is not False, settings.response_format
         forced = forced_choice(self._request, self.offered)
@@ -206,30 +206,37 @@ class Prompt:
         self.offered = self.offered | named  # a longer prompt may have the same
 
     def generated(self, response: Response) -> Generated | None:
-        """What a later prompt needs to hold this turn as it was generated: what this one opened, and the text.
+        """Return what a later prompt needs to hold this turn as it was generated: what this one opened, and the text.
 
         What goes on behind the end of the turn and the client's own stop string are left out, because no client has
         seen them. None where there is nothing to replay.
         """
         opening = "".join(self._composer.out.pieces[self._begun : self._count])
-        if response.raw is None or not response.items or (opening and not opening.strip()):
+        if opening and not opening.strip():
+            return None
+        return self._generated(response, opening, self._before, self._composer.flags)
+
+    def _generated(
+        self, response: Response, opening: str, before: str = "", flags: tuple[str, ...] = ()
+    ) -> Generated | None:
+        if response.raw is None or not response.items:
             return None
         last = response.items[-1]
         return Generated(
             opening=opening,
             text=kept(response.raw, response, self._strangers()),
-            before=self._before,
+            before=before,
             last=last.kind,
             of=last.of if isinstance(last, Thinking) else "",
             prefilled=len(self.prefill) if self._goes_on else 0,
-            flags=self._composer.flags,
+            flags=flags,
         )
 
     def _strangers(self) -> Strangers:
         return _strangers(self._document, bool(self.offered))
 
     def extend(self, response: Response, items: Sequence[Item]) -> Prompt | None:
-        """The next prompt: this one, the text generated for it, then new items. Its text starts with both.
+        """Return the next prompt: this one, the text generated for it, then new items. Its text starts with both.
 
         Only what is new is rendered, so a session costs what it says and not the square of that. None where it cannot
         be: the response has no text of its own, went on behind the end of its turn or ends with the opening of
@@ -264,8 +271,8 @@ class Prompt:
 def bare_parser(
     document: Document, tools: Sequence[Tool] | None, prefill: str | None, stops: Sequence[str]
 ) -> TurnParser:
-    """A parser for a turn of the model that begins with `prefill`: with None nothing of it is written yet, and an empty
-    one stands for what opens an answer."""
+    """Return a parser for a turn of the model that begins with `prefill`: with None nothing of it is written yet, and
+    an empty one stands for what opens an answer."""
     if isinstance(stops, str):  # each letter would be one
         raise TypeError(f"stops are a list of strings: write [{stops!r}]")
     offered = None if tools is None else declared(tools)
@@ -279,13 +286,13 @@ def bare_parser(
 
 @lru_cache(maxsize=64)
 def _strangers(document: Document, calls: bool) -> Strangers:
-    """What ends the model's turn and belongs to somebody else's. `calls`: whether tools are offered."""
+    """Return what ends the model's turn and belongs to somebody else's. `calls`: whether tools are offered."""
     literals = tuple(states_of(document, model_turn(document), False, (), "tagged" if calls else "none").strangers)
     return Strangers(literals, tuple(map(str.strip, literals)))
 
 
 def _names(document: Document, offered: Iterable[str]) -> tuple[str, ...]:
-    """The lines that may stand before a call, where a format names its tool there."""
+    """Return the lines that may stand before a call, where a format names its tool there."""
     names = tuple(offered)
     return tuple(map(name_line, names)) if names and looks_for_names(model_turn(document)) else ()
 
@@ -298,7 +305,7 @@ def begin_prompt(
     replays: Replays = (),
     spelling: Spelling | None = None,
 ) -> Prompt:
-    """The prompt of a request. `spelling`: that of the JSON in calls and results; None: as they came."""
+    """Return the prompt of a request. `spelling`: that of the JSON in calls and results; None: as they came."""
     composer = Composer.of(document, archive=False, policy=policy)
     composer.replays = replays
     if request.extra:
@@ -325,7 +332,7 @@ def begin_prompt(
 
 
 def _of_written(losses: list[Loss], composer: Composer, items: Sequence[Item]) -> list[Loss]:
-    """The losses of items that are written from what they say: a turn as it was generated has lost no spelling."""
+    """Return the losses of items that are not written as generated: what was has lost no spelling."""
     replayed = [
         index for first, end, _ in composer.replays if first in composer.replayed for index in range(first, end)
     ]
@@ -368,7 +375,7 @@ def _cores(stops: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def continues(items: Sequence[Item]) -> bool:
-    """Whether the last item is a text that the answer goes on from."""
+    """Return whether the last item is a text that the answer goes on from."""
     return bool(items) and items[-1].open and isinstance(items[-1], Assistant)
 
 
@@ -377,7 +384,7 @@ def declared(tools: Iterable[Tool]) -> dict[str, Tool]:
 
 
 def offered_to(items: Sequence[Item], request: Request, known: dict[str, Tool]) -> dict[str, Tool]:
-    """The tools that the model may call, by name. `known`: those before these items, which may change them.
+    """Return the tools that the model may call, by name. `known`: those before these items, which may change them.
 
     Where they do not, it is the same dictionary, and nobody changes it in place.
     """
@@ -395,7 +402,7 @@ def offered_to(items: Sequence[Item], request: Request, known: dict[str, Tool]) 
 
 
 def forced_choice(request: Request, offered: Mapping[str, Tool]) -> ToolChoice | None:
-    """The tool choice, if it leaves the model no way but to call."""
+    """Return the tool choice, if it leaves the model no way but to call."""
     choice = request.settings.tool_choice
     if choice is None or not (request.tools or offered):
         return None
@@ -403,7 +410,7 @@ def forced_choice(request: Request, offered: Mapping[str, Tool]) -> ToolChoice |
 
 
 def _must_call(composer: Composer, request: Request, offered: Mapping[str, Tool]) -> ToolChoice | None:
-    """The choice for which the prompt opens a call: the model may do nothing else, and there is a place."""
+    """Return the choice for which the prompt opens a call: the model may do nothing else, and there is a place."""
     return forced_choice(request, offered) if ToolCall.kind in composer.layout.places else None
 
 

@@ -15,13 +15,11 @@ from turnscript.engine.jsonmachine import JsonMachine
 from turnscript.engine.jsonscan import ValueScanner
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.recent import MB, recent
-from turnscript.engine.repeats import joined, lose_difference
+from turnscript.engine.repeats import joined, lose_arguments
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
-from turnscript.errors import InvalidRequest, InvalidTranscript
-from turnscript.grammar.nodes import EMPTY, Node, sequence
-from turnscript.grammar.rules import COMMA, VALUE, separated
-from turnscript.grammar.schema import Member
+from turnscript.errors import InvalidRequest
+from turnscript.grammar.nodes import Node, sequence
 from turnscript.jsontext import is_object, json_string, read_object, respace, text_of
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -40,51 +38,31 @@ class PythonCall(PlainBody):
     def write(self, item: ToolCall, out: Writer) -> None:
         """Write the arguments. What is no JSON object becomes one argument called `arguments`."""
         shown, again, count = _written(item.arguments)
-        if again is None:
-            out.lose(".arguments", "approximated", "no JSON object; written as an argument called 'arguments'")
-        elif again != item.arguments:
-            detail = "keys and values are kept, not how the JSON was spelled"
-            lose_difference(item.arguments, count, _spelled, out, detail)
+        lose_arguments(item.arguments, again, count, _spelled, out)
         out.content(shown)
         out.control(")")
 
     def read(self, payload: Payload) -> dict[str, Any]:
-        """The call's arguments."""
-        machine = self.machine(Reading(payload.escape))
-        end = machine.feed(payload.text, 0)
-        fields = machine.fields() if machine.done and not payload.text[end:].strip() else None
-        if fields is None:
-            message = 'the arguments of a call must be written "key"=value, with JSON values'
-            raise InvalidTranscript(message, line=payload.line, column=1, expected='"key"=value')
-        return fields
+        """Return the call's arguments."""
+        message = 'the arguments of a call must be written "key"=value, with JSON values'
+        return self.machine(Reading(payload.escape)).whole(payload, message, '"key"=value')
 
     def machine(self, reading: Reading) -> Machine:
-        """A reader for arguments that come in pieces."""
+        """Return a reader for arguments that come in pieces."""
         return _Arguments(reading)
 
     def grammar(self, call: CallRules) -> Node:
-        """An argument for each member of the schema, in its order."""
-        members = call.schema.members()
-        if members is None or members.is_open:
-            one = sequence('"', KEY, '"=', call.rules.shared(VALUE))
-            known: list[tuple[Node, bool]] = []
-            more: Node = call.rules.add(call.rules.named(call.name, "any"), one)
-        else:
-            known = [(self._argument(call, member), member.required) for member in members.known]
-            more = EMPTY
-            if members.more is not None:
-                call.lose_more()
-        return sequence(separated(call.rules, known, COMMA, call.name, more), ")")
+        """Return an argument for each member of the schema, in its order."""
 
-    def _argument(self, call: CallRules, member: Member) -> Node:
-        key = call.protect(json_string(member.key))
-        name = call.rules.named(call.name, member.key)
-        return call.rules.add(name, sequence(f"{key}=", call.schema.member(member)))
+        def opened(key: str) -> str:
+            return f"{call.protect(json_string(key))}="
+
+        return sequence(call.row(opened, sequence('"', KEY, '"=')), ")")
 
 
 @recent(32 * MB, weight=3)
 def _written(arguments: str) -> tuple[str, str | None, int]:
-    """Arguments as they are written, as they are read again, None where they are no JSON object, and how many."""
+    """Return arguments as written, as read again (None where they are no JSON object), and how many there are."""
     try:
         members = {key: respace(text_of(value)) for key, value in read_object(arguments).items()}
         again = joined(list(members.items()))
@@ -124,7 +102,7 @@ class _Arguments(JsonMachine):
         return {"arguments": arguments} if is_object(arguments) else None
 
     def _before_key(self, text: str, position: int) -> int:
-        """A key, or the end."""
+        """Read a key, or the end."""
         self._key = []
         if text[position] == ")":
             self._pass_on("}" if self._count else "{}")

@@ -50,7 +50,7 @@ class Block(Struct):
 
 
 def read_document(document: Document, text: str) -> Request:
-    """The request that a transcript holds. Raises InvalidTranscript."""
+    """Return the request that a transcript holds. Raises InvalidTranscript."""
     if not document.anchored:
         return read_turns(document, text)
     request = Request()
@@ -73,18 +73,18 @@ def read_document(document: Document, text: str) -> Request:
 
 
 def _leads_to_call(document: Document, before: Block, block: Block) -> bool:
-    """Whether a block is how a model begins the call behind it."""
+    """Return whether a block is how a model begins the call behind it."""
     opened = before.at_once and before.kind is document.segment(document.generation.kind)
     return opened and isinstance(block.kind, Segment) and block.kind.kind == ToolCall.kind
 
 
 def claims_document(document: Document, text: str) -> bool:
-    """Whether a text begins as a transcript of this format does."""
+    """Return whether a text begins as a transcript of this format does."""
     return opens_block(document, text) if document.anchored else begins_document(document, text)
 
 
 def opens_block(document: Document, text: str) -> bool:
-    """Whether the first line that is not blank is an opening tag."""
+    """Return whether the first line that is not blank is an opening tag."""
     start = re.match(r"\ufeff?\s*", text)
     first = text[start.end() :].split("\n", 1)[0] if start else ""
     found = _tags(document).pattern.match(first.rstrip("\r"))
@@ -95,7 +95,7 @@ def opens_block(document: Document, text: str) -> bool:
 
 
 def cut_blocks(document: Document, text: str) -> Iterator[Block]:
-    """The blocks of a transcript in order."""
+    """Give the blocks of a transcript in order."""
     tags = _tags(document)
     text = _unix_lines(text.removeprefix("\ufeff"), tags)
     lines = Lines(text)
@@ -151,7 +151,7 @@ def _alternatives(literals: dict[str, Segment | Section]) -> str:
 
 
 def _unix_lines(text: str, tags: _Tags) -> str:
-    """The text with LF line ends if its first tag line ends in CRLF; otherwise CR is content (requirements D-X-8)."""
+    """Return the text with LF line ends if its first tag line ends in CRLF; else CR is content (requirements D-X-8)."""
     if "\r\n" not in text:
         return text
     first = tags.crlf.search(text)

@@ -49,7 +49,7 @@ class Cut(Struct):
 
 
 def read_turns(document: Document, text: str) -> Request:
-    """The request that a transcript holds. Raises InvalidTranscript."""
+    """Return the request that a transcript holds. Raises InvalidTranscript."""
     text = _unix_lines(document, text.removeprefix("\ufeff"))
     reader = _Reader(document, text)
     request = Request()
@@ -67,7 +67,7 @@ def read_turns(document: Document, text: str) -> Request:
 
 
 def begins_document(document: Document, text: str) -> bool:
-    """Whether a text begins with an opening of the document."""
+    """Return whether a text begins with an opening of the document."""
     text = text.removeprefix("\ufeff").lstrip()
     start = text.removeprefix(document.start) if document.start else text
     openings = [turn.open.rstrip() for turn in document.known_turns if turn.open]
@@ -81,13 +81,13 @@ def begins_document(document: Document, text: str) -> bool:
 
 @lru_cache(maxsize=64)
 def tightened(document: Document) -> Document:
-    """The same format without white space before closings."""
+    """Return a format without the white space that it has before closings."""
     turns = tuple(replace(turn, close=turn.close.lstrip()) for turn in document.turns)
     return replace(document, turns=turns)
 
 
 def _is_tight(cuts: list[Cut]) -> bool:
-    """Whether not every turn has the white space that the format writes before a closing."""
+    """Return whether not every turn has the white space that the format writes before a closing."""
     spaced = [cut for cut in cuts if cut.turn.close[:1].isspace() and not cut.open]
     return bool(spaced) and not all(cut.text.endswith(_space_before(cut.turn)) for cut in spaced)
 
@@ -113,7 +113,7 @@ class _Reader:
         self.told: list[Tool] | None = None
 
     def cuts(self) -> Iterator[Cut]:
-        """The turns in order."""
+        """Give the turns in order."""
         text, document = self.text, self.document
         position = _BLANK.match(text).end()  # type: ignore[union-attr]
         if document.start and text.startswith(document.start, position):
@@ -146,7 +146,7 @@ class _Reader:
             yield cut
 
     def _tools_apart(self, before: Turn | None) -> bool:
-        """Whether a tool list may stand here: before all turns but instructions, and there is none yet."""
+        """Return whether a tool list may stand here: before all turns but instructions, and there is none yet."""
         led = before is None or before.segments[0].kind == System.kind
         return led and self.told is None
 
@@ -162,7 +162,7 @@ class _Reader:
         return stop + len(close)
 
     def _unmarked(self, before: Turn | None) -> Turn | None:
-        """The turn that begins behind another, or at the start, where no opening stands."""
+        """Return the turn that begins behind another, or at the start, where no opening stands."""
         return next((turn for turn in self.document.turns if not turn.is_marked(before)), None)
 
     def _no_turn(self, position: int) -> NoReturn:
@@ -170,7 +170,7 @@ class _Reader:
         self.lines.fail(position, f"a turn must begin here: {openings}", openings)
 
     def _header(self, turn: Turn, position: int) -> tuple[int, dict[str, str]]:
-        """Behind the opening: attributes, blanks, and the newline that belongs to it."""
+        """Read what stands behind the opening: attributes, blanks, and the newline that belongs to it."""
         text = self.text
         newlines = turn.head_end or turn.open[len(turn.open.rstrip("\n")) :]
         if not newlines:
@@ -212,11 +212,11 @@ class _Reader:
         return Cut(turn, text[start:stop], start, attributes, open=False), stop + len(core)
 
     def without_space(self, cut: Cut) -> Cut:
-        """A turn's text without the white space that belongs to its closing."""
+        """Return a turn with its text without the white space that belongs to its closing."""
         return cut if cut.open else replace(cut, text=cut.text.removesuffix(_space_before(cut.turn)))
 
     def read(self, cut: Cut, request: Request, first: bool) -> None:
-        """The items of a turn, added to the request."""
+        """Read the items of a turn, and add them to the request."""
         if cut.turn.segments[0].kind == System.kind:
             items = self._system(cut, request, first)
         else:
@@ -244,7 +244,7 @@ class _Reader:
         self._before, self._last = cut.turn, items[-1]
 
     def _inside(self, cut: Cut, text: str, start: int, tools: Mapping[str, Tool]) -> list[Item]:
-        """Any turn's text as items, by its segments."""
+        """Return any turn's text as items, by its segments."""
         turn = cut.turn
         if turn.lead:
             text, start = (
@@ -327,7 +327,7 @@ class _Reader:
         return rest.removeprefix(place.close).removeprefix(place.joint)
 
     def _closed(self, start: int, place: ToolsPlace, inner: str) -> str:
-        """A tool list up to its closing. Behind that nothing may stand but what is known."""
+        """Return a tool list up to its closing. Behind that nothing may stand but what is known."""
         patterns = _closings(place, self.document.flattened)
         found = next((last for last in (_last_match(one, inner) for one in patterns) if last is not None), None)
         close = place.close.strip()
@@ -342,7 +342,7 @@ class _Reader:
         return inner[: found.start()]
 
     def _flags(self, text: str, request: Request) -> tuple[str, bool]:
-        """The text without the flags at its end, which are kept as a hint."""
+        """Return the text without the flags at its end, which are kept as a hint."""
         flags = self.document.flags
         found: list[str] = []
         while flags is not None:
@@ -357,7 +357,7 @@ class _Reader:
 
 
 def _unix_lines(document: Document, text: str) -> str:
-    """The text with LF line ends if its first tag line ends in CRLF; otherwise CR is content (requirements D-X-8)."""
+    """Return the text with LF line ends if its first tag line ends in CRLF; else CR is content (requirements D-X-8)."""
     first = text.find("\n")
     tag_line = _tag_line(document)
     if first > 0 and tag_line is not None:
@@ -368,7 +368,7 @@ def _unix_lines(document: Document, text: str) -> str:
 
 @lru_cache(maxsize=64)
 def _tag_line(document: Document) -> re.Pattern[str] | None:
-    """The end of a tag's line, where the first line may end in a content. None where it never does."""
+    """Return the end of a tag's line, where the first line may end in a content. None where it never does."""
     turns = document.known_turns
     if document.flattened or all(f"{turn.open}{turn.head_end}".endswith("\n") for turn in turns):
         return None
@@ -387,14 +387,14 @@ def _tag_line(document: Document) -> re.Pattern[str] | None:
 
 @lru_cache(maxsize=64)
 def _labels(document: Document) -> re.Pattern[str]:
-    """Where a turn without a closing ends: a separator with a label behind it."""
+    """Return where a turn without a closing ends: a separator with a label behind it."""
     labels = "|".join(re.escape(turn.open.rstrip()) for turn in document.known_turns if turn.open)
     return re.compile(rf"{re.escape(document.separator)}(?={labels})")
 
 
 @lru_cache(maxsize=64)
 def _tools_pattern(place: ToolsPlace, flattened: bool) -> re.Pattern[str]:
-    """The opening of a tool list, with its joint where a text stands before it."""
+    """Return the opening of a tool list, with its joint where a text stands before it."""
     before = rf"(?:\A|{_loose(place.joint, flattened)})" if place.joint else ""
     ahead = r"(?=[\[{])" if place.continued else ""
     return re.compile(f"{before}{_loose(place.open, flattened)}{ahead}")
@@ -402,7 +402,7 @@ def _tools_pattern(place: ToolsPlace, flattened: bool) -> re.Pattern[str]:
 
 @lru_cache(maxsize=64)
 def _closings(place: ToolsPlace, flattened: bool) -> list[re.Pattern[str]]:
-    """The closing of a tool list, whole; without its footer; and with other texts behind it."""
+    """Return the closing of a tool list, whole; without its footer; and with other texts behind it."""
     close = place.close.strip()
     core = close.removesuffix(place.footer.strip()).strip()
     behind = "|".join(_loose(text, flattened) for text in place.also_behind)
@@ -416,6 +416,6 @@ def _last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
 
 
 def _loose(literal: str, flattened: bool) -> str:
-    """A pattern for a literal. Where blank lines mean nothing, others may have written some."""
+    """Return a pattern for a literal. Where blank lines mean nothing, others may have written some."""
     escaped = re.escape(literal)
     return escaped.replace("\\\n", "\n+") if flattened else escaped

@@ -38,7 +38,7 @@ _TOOLS = ToolList()
 
 
 def write_document(document: Document, request: Request, archive: bool, policy: str = AUTO) -> Writer:
-    """All spans of a request and what was lost. A last item that is `open` has no closing."""
+    """Return all spans of a request and what was lost. A last item that is `open` has no closing."""
     if request.hints.get(TIGHT):
         document = tightened(document)
     composer = Composer.of(document, archive, policy)
@@ -107,14 +107,14 @@ class Composer:
 
     @classmethod
     def of(cls, document: Document, archive: bool, policy: str = AUTO) -> Composer:
-        """A composer that has written nothing. `policy`: what to do with tags in texts."""
+        """Return a composer that has written nothing. `policy`: what to do with tags in texts."""
         layout = layout_of(document, policy)
         out = Writer(layout.escape, archive and document.metadata is not None)
         out.flattened, out.blank = document.flattened, document.blank
         return cls(layout, out)
 
     def write(self, request: Request, thought: str | None = None) -> None:
-        """The whole request, the last turn not closed. `thought`: a kind of thought that is asked for."""
+        """Write the whole request, the last turn not closed. `thought`: a kind of thought that is asked for."""
         document, out, items, tools = self.document, self.out, request.items, request.tools
         if tools:
             out.tools = {tool.name: tool for tool in tools if tool.name is not None}
@@ -144,7 +144,7 @@ class Composer:
         self.write_items(items[leading:], leading)
 
     def write_items(self, items: Sequence[Item], start: int) -> None:
-        """Items in order, the first of them at position `start`.
+        """Write items in order, the first of them at position `start`.
 
         Most say one text and nothing more. Those take a short way: what stands between two kinds is made once.
         """
@@ -159,7 +159,7 @@ class Composer:
             raise self._located(error, items, start) from None
 
     def _write_around(self, items: Sequence[Item], start: int) -> None:
-        """The same, with turns in between as they were generated, those that fit where they stand."""
+        """Write items with turns in between as they were generated, those that fit where they stand."""
         at = 0
         for first, end, generated in self.replays:
             if start + at <= first < end <= start + len(items):
@@ -172,7 +172,7 @@ class Composer:
         self._write_run(items[at:], start + at)
 
     def _forgotten(self, index: int) -> list[Place]:
-        """What of the model's a prompt leaves out at a position."""
+        """Return what a prompt leaves out of the model's at a position."""
         return [place for place in self._places.values() if place.model and self.past.hides(place, index)]
 
     def _replay(self, generated: Generated, first: int) -> bool:
@@ -222,7 +222,7 @@ class Composer:
         return shared
 
     def _located(self, error: InvalidConversation, items: Sequence[Item], start: int) -> InvalidConversation:
-        """An error of a text, with the place of its item: the first that cannot be written by itself."""
+        """Return an error of a text, with the place of its item: the first that cannot be written by itself."""
         if error.path:
             return error
         for index, item in enumerate(items, start):
@@ -278,7 +278,7 @@ class Composer:
         self.place, self.model, self.last, self.separated = place, place.model, last, False
 
     def _is_first(self, place: Place) -> bool:
-        """Whether no turn stands open before an item, so that what it opens with does not depend on it.
+        """Return whether no turn stands open before an item, so that what it opens with does not depend on it.
 
         Whether the last one was the model's counts only for what the model writes itself.
         """
@@ -286,7 +286,7 @@ class Composer:
         return place.begins_plainly and not undone
 
     def _write_item(self, items: Sequence[Item], at: int, index: int) -> None:
-        """Any item, with all that it may say."""
+        """Write any item, with all that it may say."""
         out, item = self.out, items[at]
         if item.open:
             self._note_open(items, at, index)
@@ -324,7 +324,7 @@ class Composer:
         self.opened = len(self.out.pieces), "" if self.place is None else self.place.kind
 
     def copied(self, count: int) -> Composer:
-        """Another composer that has written the first `count` pieces of this one's."""
+        """Return another composer that has written the first `count` pieces of this one's."""
         composer = Composer(self.layout, self.out.copied(count))
         composer.separated, composer.last, composer.flags = self.separated, self.last, self.flags
         composer.unclosed, composer.ended = self.unclosed, self.ended
@@ -342,7 +342,7 @@ class Composer:
         self.out.place = where
 
     def stays_open(self, items: Sequence[Item]) -> bool:
-        """Whether the last item is unfinished, in a way that this format can show."""
+        """Return whether the last item is unfinished, in a way that this format can show."""
         place = self.place
         if not items or not items[-1].open or place is None or self.last < len(items) - 1:
             return False
@@ -363,7 +363,7 @@ class Composer:
             self.ended, self.place = self.place.turn, None
 
     def write_literals(self, literals: Iterable[Literal]) -> None:
-        """What stands between the last item and the one that is written."""
+        """Write what stands between the last item and the one that is written."""
         out = self.out
         for text, trainable, before in literals:
             if text:
@@ -406,7 +406,7 @@ class Composer:
             out.control(place.group_open)
 
     def separate(self, place: Place | None = None) -> None:
-        """What stands between two turns, unless nothing stands before. The model writes it where it ends its turn.
+        """Write what stands between two turns, if one stands before. The model writes it where it ends its turn.
 
         `place`: where the next item stands.
         """
@@ -424,14 +424,14 @@ class Composer:
         return self.layout.joints[self.place.kind, place.kind]
 
     def are_joined(self, kind: str, item: Item) -> bool:
-        """Whether an item may go on in the turn of an item of a kind."""
+        """Return whether an item may go on in the turn of an item of a kind."""
         place = self.layout.place_for(item)
         if place is None or (item.hints is not None and item.hints.turn == "new" and place.model):
             return False
         return (kind, place.kind) in self.layout.joints
 
     def _is_bare(self) -> bool:
-        """Whether the turn has an empty text alone, of which nothing would be seen if it went on."""
+        """Return whether the turn has an empty text alone, of which nothing would be seen if it went on."""
         if not self.out.flattened or self.place is None or self.out.pieces[-1] != self.place.begin:
             return False
         mark = self.out.marks[-1]  # a text may be the same words
@@ -476,7 +476,7 @@ class Composer:
         self.report(place, item)
 
     def report(self, place: Place, item: Item) -> None:
-        """What of an item its place does not show. Most say nothing more, which one look tells."""
+        """Report what its place does not show of an item. Most say nothing more, which one look tells."""
         if item.hints is not None or place.says_more(item):
             report_unshown(place, item, self.out)
 
@@ -493,7 +493,7 @@ class Composer:
         self.model = False
 
     def _count_leading(self, items: Sequence[Item]) -> int:
-        """How many items stand before the tool list: the leading instructions, and what a prompt does not show."""
+        """Return how many items stand before the tool list: leading instructions, and what a prompt does not show."""
         places = self._places
         hidden = set() if self.out.archive else {kind for kind, place in places.items() if not place.segment.prompt}
         leading = (item.kind in hidden or leads(item) for item in items)

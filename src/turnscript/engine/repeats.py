@@ -23,6 +23,18 @@ def lose_difference(arguments: str, kept: int, spelled: Callable[[str, str], str
     out.lose(".arguments", "approximated", detail)
 
 
+def lose_arguments(
+    arguments: str, again: str | None, kept: int, spelled: Callable[[str, str], str], out: Writer
+) -> None:
+    """Report why arguments will not be read again as they are, if so. `again`: what will be read; None where they are
+    no JSON object. `kept` and `spelled`: as for `lose_difference`."""
+    if again is None:
+        out.lose(".arguments", "approximated", "no JSON object; written as an argument called 'arguments'")
+    elif again != arguments:
+        detail = "keys and values are kept, not how the JSON was spelled"
+        lose_difference(arguments, kept, spelled, out, detail)
+
+
 def joined(members: list[tuple[str, str]]) -> str:
-    """A JSON object as readers of single arguments spell it."""
+    """Return a JSON object as readers of single arguments spell it."""
     return "{" + ", ".join([f"{json_string(key)}: {value}" for key, value in members]) + "}"

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from turnscript.conversation import Assistant, Response, Thinking, text_content
 from turnscript.engine.layout import Layout, Place
+from turnscript.engine.scanner import overlap
 from turnscript.engine.spans import Literal
 
 _BEHIND = frozenset({"after_end", "foreign_turn", "text_outside"})
@@ -50,8 +51,8 @@ class Strangers(NamedTuple):
 
 
 def kept(raw: str, response: Response, strangers: Strangers) -> str:
-    """What of a generated text is of its turn: nothing behind the end, no opening of somebody else, and not the string
-    at which the client wanted it to end."""
+    """Return what a generated text holds of its turn: nothing behind the end, no opening of somebody else, and not the
+    string at which the client wanted it to end."""
     text = raw
     if response.issues:
         text = raw[: min([issue.start for issue in response.issues if issue.kind in _BEHIND], default=len(raw))]
@@ -67,7 +68,7 @@ def kept(raw: str, response: Response, strangers: Strangers) -> str:
 
 
 def stranger_behind(text: str, response: Response, strangers: Strangers) -> str:
-    """The opening of somebody else's turn at the end of a generated text, without white space; empty if there is none.
+    """Return the opening of another's turn at the end of a generated text, without white space; empty if none.
 
     An answer that ends with the word alone says that word.
     """
@@ -83,7 +84,7 @@ def stranger_behind(text: str, response: Response, strangers: Strangers) -> str:
 
 
 def hides(hidden: Iterable[Place], generated: Generated) -> bool:
-    """Whether the turn holds what prompts leave out where it stands, such as past thoughts."""
+    """Return whether the turn holds what prompts leave out where it stands, such as past thoughts."""
     said = f"{generated.opening}{generated.text}"
     for place in hidden:
         if place.turn.no_thought:  # which stands in the turn that is written anew, too
@@ -112,35 +113,29 @@ class Closing:
                 self._cores.append((self.text.strip(), len(self.text.rstrip())))
 
     def rest(self, shared: int) -> list[Literal]:
-        """The literals without their first characters, which the text has already."""
+        """Return the literals without their first characters, which the text has already."""
         known = self._rests.get(shared)
         if known is None:
             known = self._rests[shared] = [literal for literal in _without(self._literals, shared) if literal[0]]
         return known
 
     def shared(self, text: str) -> int:
-        """How much of it stands at the end of a text already. A literal is known with other white space before it."""
+        """Return how much of it ends a text already. A literal is known with other white space before it."""
         bare, known = text.rstrip(), 0
         for core, size in self._cores:
             if bare.endswith(core):
                 known = size
-        return known + _overlap(text[len(bare) :], self.text[known:])  # half a tag at the end is of the text
+        return known + overlap(text[len(bare) :], self.text[known:])  # half a tag at the end is of the text
 
 
 @lru_cache(maxsize=64)
 def closing_of(layout: Layout, place: Place, after: Place | None) -> Closing:
-    """What follows a segment, made once. `after`: where the next item of the turn stands; None where the turn ends."""
+    """Return what follows a segment, made once. `after`: where the turn's next item stands; None at its end."""
     return Closing(layout, place, after)
 
 
 def _without(literals: Iterable[Literal], count: int) -> Iterator[Literal]:
-    """Literals without their first characters."""
+    """Give literals without their first characters."""
     for text, trainable, before in literals:
         yield text[count:], trainable, before
         count = max(count - len(text), 0)
-
-
-def _overlap(text: str, tail: str) -> int:
-    """How much of `tail` stands at the end of `text` already."""
-    sizes = range(min(len(text), len(tail)), 0, -1)
-    return next((size for size in sizes if text.endswith(tail[:size])), 0) if sizes else 0

@@ -30,6 +30,11 @@ A character is found in an eighth of the time of a pattern. An empty one is in e
 _DEEPEST = 64  # a pattern knows beginnings of so many characters at most: in it, each stands inside the one before
 
 
+def overlap(text: str, behind: str) -> int:
+    """Return how much of the beginning of `behind` stands at the end of a text already."""
+    return next((size for size in range(min(len(text), len(behind)), 0, -1) if text.endswith(behind[:size])), 0)
+
+
 class Scanner(Generic[Action]):
     """The literals of one state of a parser, each with what it means, and the escape of the text between them."""
 
@@ -64,17 +69,17 @@ class Scanner(Generic[Action]):
         self._waiting = waiting
 
     def find(self, text: str, start: int, closing: bool) -> re.Match[str] | None:
-        """The first literal from `start` on that is certain: no longer one can begin before or at it any more."""
+        """Return the first literal from `start` on that is certain: no longer one can begin before or at it."""
         match = self._search(text, self._first(text, start) if len(text) - start > _LONG else start)
         return match if match is None or closing or self._is_certain(text, start, match) else None
 
     def _earliest(self, text: str, start: int = 0, end: int = maxsize) -> re.Match[str] | None:
-        """The first literal, the longest at its place, where some are long."""
+        """Return the first literal, the longest at its place, where some are long."""
         found = [search(text, start, end) for search in (*self._each, self._short)]
         return min((match for match in found if match is not None), key=re.Match.start, default=None)
 
     def _first(self, text: str, start: int) -> int:
-        """From where on a literal may stand in a long text. A string is found much faster than a pattern."""
+        """Return from where on a literal may stand in a long text. A string is found much faster than a pattern."""
         # Step by step: a needle that is far away, or nowhere, is not looked for as far as that for each literal.
         for at in range(start, len(text), _STEP):
             end = at + _STEP + self._before
@@ -84,20 +89,20 @@ class Scanner(Generic[Action]):
         return len(text)
 
     def near(self, text: str, start: int, last: int, closing: bool) -> re.Match[str] | None:
-        """The first literal that begins between `start` and `last`, if that is certain."""
+        """Return the first literal that begins between `start` and `last`, if that is certain."""
         match = self._search(text, start, last + self._window)
         if match is None or match.start() > last:
             return None
         return match if closing or self._is_certain(text, start, match) else None
 
     def _is_certain(self, text: str, start: int, match: re.Match[str]) -> bool:
-        """Whether no longer literal, nor an escape, can begin before or at a match any more."""
+        """Return whether no longer literal, nor an escape, can begin before or at a match any more."""
         if match.end() + self._window <= len(text) or not (self._nested or "\\" in text):
             return True
         return match.start() < self.hold(text, start)
 
     def certain(self, text: str) -> int:
-        """How much of a text is content as it stands, where the rest may become a literal; -1: not so easy to tell."""
+        """Return how much of a text is content, where the rest may become a literal; -1: not so easy to tell."""
         if (self._long or len(text) > _LONG) and self.trigger(text) is None:  # which is soon found where signs are rare
             return len(text)
         if self._long:
@@ -111,7 +116,7 @@ class Scanner(Generic[Action]):
         return self._waiting(text) is not None and self._search(text) is None
 
     def hold(self, text: str, start: int) -> int:
-        """From where on `text` may be the beginning of something; its length if nothing is."""
+        """Return from where on `text` may be the beginning of something; its length if nothing is."""
         window, (first, second, third, _) = self._reach, self.look
         end = text[-window:]
         if "\\" in end:
@@ -126,11 +131,11 @@ class Scanner(Generic[Action]):
         return held
 
     def before_escape(self, text: str, start: int, held: int) -> int:
-        """From where on something may begin, but not inside a whole escape: a stop may begin with the end of a tag."""
+        """Return from where on something may begin, not inside a whole escape: a stop may begin with a tag's end."""
         return next((one.start() for one in self._escaped(text, start) if one.start() < held < one.end()), held)
 
     def _hold_long(self, text: str, start: int) -> int:
-        """From where on `text` is a beginning that is too long for the pattern; its length if there is none."""
+        """Return from where on `text` is a beginning that is too long for the pattern; its length if there is none."""
         held = len(text)
         for literal in self._long:
             begun = literal[: _DEEPEST + 1]
@@ -142,7 +147,7 @@ class Scanner(Generic[Action]):
 
 
 def look_for(signs: Iterable[str], search: Callable[[str], object]) -> Look:
-    """The look for what has one of the signs in it, each a character; `search` finds that."""
+    """Return the look for what has one of the signs in it, each a character; `search` finds that."""
     known = sorted(set(signs))
     if not 0 < len(known) <= 3:
         return "", "", "", search
@@ -150,7 +155,7 @@ def look_for(signs: Iterable[str], search: Callable[[str], object]) -> Look:
 
 
 def beginning_of(steps: Sequence[str]) -> str:
-    """A pattern for the beginning of what all the steps match one after the other."""
+    """Return a pattern for the beginning of what all the steps match one after the other."""
     pattern = ""
     for step in reversed(steps):
         pattern = f"(?:{step}{pattern}|)"
@@ -158,7 +163,7 @@ def beginning_of(steps: Sequence[str]) -> str:
 
 
 def _beginnings(literals: Iterable[str]) -> str:
-    """A pattern for what begins like a literal: its first two characters, or the first one at the end of a text."""
+    """Return a pattern for what begins like a literal: its first two characters, or the first at the end of a text."""
     following: dict[str, set[str]] = {}
     for literal in literals:
         following.setdefault(literal[0], set()).add(literal[1:2])
@@ -170,7 +175,7 @@ def _beginnings(literals: Iterable[str]) -> str:
 
 
 def _partials(literals: Iterable[str], rules: Iterable[tuple[str, tuple[str, ...]]]) -> str:
-    """A pattern for a proper beginning of a literal, or an unfinished escape, at the end of a text."""
+    """Return a pattern for a proper beginning of a literal, or an unfinished escape, at the end of a text."""
     patterns = [_prefixes(literals)]
     for lead, names in rules:
         patterns.append(_prefixes([lead + "\\"]))
@@ -179,14 +184,14 @@ def _partials(literals: Iterable[str], rules: Iterable[tuple[str, tuple[str, ...
 
 
 def _escapes(rules: Iterable[tuple[str, tuple[str, ...]]]) -> str:
-    """A pattern for whole escapes."""
+    """Return a pattern for whole escapes."""
     return "|".join(
         rf"{re.escape(lead)}\\{{1,{_SLASHES}}}(?:{'|'.join(map(re.escape, names))})" for lead, names in rules
     )
 
 
 def _whole_or_begun(literals: Iterable[str], begun: Iterable[str], rules: Iterable[tuple[str, tuple[str, ...]]]) -> str:
-    """A pattern for whole literals and escapes, each with a group that is empty, and for beginnings at the end."""
+    """Return a pattern for whole literals and escapes, each with an empty group, and for beginnings at the end."""
     patterns = [f"{re.escape(literal)}()" for literal in literals]
     patterns += [f"(?:{whole})()" for whole in [_escapes(rules)] if whole]
     patterns += [prefixes for prefixes in [_prefixes(begun, r"\Z")] if prefixes]
@@ -196,7 +201,7 @@ def _whole_or_begun(literals: Iterable[str], begun: Iterable[str], rules: Iterab
 
 
 def _prefixes(literals: Iterable[str], behind: str = "") -> str:
-    """A pattern for every proper prefix of the literals, not the empty one, and none that is too long for a pattern."""
+    """Return a pattern for every proper prefix of the literals but the empty one, and those too long for a pattern."""
     tree: dict[str, object] = {}
     for literal in literals:
         node = tree
@@ -206,7 +211,7 @@ def _prefixes(literals: Iterable[str], behind: str = "") -> str:
 
 
 def _branches(tree: Mapping[str, object], behind: str = "") -> str:
-    """Prefixes from here on, each character's rest optional."""
+    """Return prefixes from here on, each character's rest optional."""
     branches = []
     for character, below in tree.items():
         rest = _branches(below)  # type: ignore[arg-type]
@@ -227,7 +232,7 @@ class Unescaper:
         self.held = ""  # what waits
 
     def feed(self, text: str) -> str:
-        """As much of the text as is certain."""
+        """Return as much of the text as is certain."""
         first, second, third, _ = self._look
         if not self.held and first not in text and second not in text and third not in text:
             return text
@@ -237,7 +242,7 @@ class Unescaper:
         return self._escape.remove(text[:end])
 
     def certain(self, text: str) -> int:
-        """How much of a piece stays as it is, where the rest may become an escape; -1: not so easy to tell."""
+        """Return how much of a piece stays as it is, where the rest may become an escape; -1: not so easy to tell."""
         if self.held:
             return -1
         first, second, third, _ = self._look
@@ -246,7 +251,7 @@ class Unescaper:
         return self._scanner.certain(text)
 
     def close(self) -> str:
-        """What was held back."""
+        """Return what was held back."""
         if not self.held:
             return ""
         text, self.held = self.held, ""
@@ -255,13 +260,13 @@ class Unescaper:
 
 @lru_cache(maxsize=256)
 def scanner_of(escape: Escape) -> Scanner[None]:
-    """The scanner that looks for escapes only."""
+    """Return the scanner that looks for escapes only."""
     return Scanner({}, escape)
 
 
 @lru_cache(maxsize=256)
 def look_in_string(escape: Escape) -> Look:
-    """The look for what makes a piece of a JSON string more than that: what may be its end, or begin an escape.
+    """Return the look for what makes a piece of a JSON string more than that: what may be its end, or begin an escape.
 
     Whether a quote ends the string can be told from the backslashes before it, unless the piece begins with those.
     """

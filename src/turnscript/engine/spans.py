@@ -111,19 +111,19 @@ class Writer:
             self.marks.append(self.item * ITEM + (TRAINABLE if self.trainable else 0))
 
     def flattened_text(self, text: str, place: str) -> str:
-        """The text of the item at `place` without blank lines; says so if it had some."""
+        """Return the text of the item at `place` without blank lines, and book the loss if it had some."""
         flat = flatten(text, self.blank)
         if flat != text:
             self.losses.append(flattening(place))
         return flat
 
     def generated(self, text: str) -> None:
-        """What a model wrote, as it wrote it."""
+        """Write what a model wrote, as it wrote it."""
         self.pieces.append(text)
         self.marks.append(self.item * ITEM + TRAINABLE)
 
     def written(self, text: str) -> None:
-        """Somebody's text that is protected already."""
+        """Write somebody's text that is protected already."""
         self.pieces.append(text)
         self.marks.append(self.item * ITEM)
 
@@ -135,14 +135,14 @@ class Writer:
             self.marks.append(item * ITEM + CONTROL)
 
     def copied(self, count: int) -> Writer:
-        """A writer that goes on behind the first `count` pieces of this one."""
+        """Return a writer that goes on behind the first `count` pieces of this one."""
         other = Writer(self.escape, self.archive)
         other.pieces, other.marks = self.pieces[:count], self.marks[: self._count_marks(count)]
         other.flattened, other.blank, other.tools = self.flattened, self.blank, self.tools
         return other
 
     def all_losses(self) -> list[Loss]:
-        """Everything that was lost."""
+        """Return everything that was lost."""
         later, self.later = self.later, []
         for report in later:
             report()
@@ -158,23 +158,23 @@ class Writer:
 
     @property
     def text(self) -> str:
-        """All pieces as one string."""
+        """Return all pieces as one string."""
         return "".join(self.pieces)
 
     @property
     def spans(self) -> list[Span]:
-        """The pieces, each with what is known of it."""
+        """Return the pieces, each with what is known of it."""
         return self.first_spans(len(self.pieces))
 
     def first_spans(self, count: int) -> list[Span]:
-        """The same of the first `count` pieces."""
+        """Return the first `count` pieces, each with what is known of it."""
         return [
             Span(text, bool(mark & CONTROL), bool(mark & TRAINABLE), mark // ITEM)
             for text, mark in zip(*self.flat(count), strict=True)
         ]
 
     def flat(self, count: int | None = None) -> tuple[list[str], list[int]]:
-        """The texts of the spans, and of each its mark: CONTROL, TRAINABLE and its item times ITEM.
+        """Return the texts of the spans, and of each its mark: CONTROL, TRAINABLE and its item times ITEM.
 
         For who has many documents to look at: spans are objects, and these are none.
         """
@@ -203,7 +203,7 @@ class Writer:
         return texts, marks
 
     def _count_marks(self, count: int) -> int:
-        """How many marks the first `count` pieces have."""
+        """Return how many marks the first `count` pieces have."""
         marks = 0
         while count > 0:
             mark = self.marks[marks]
@@ -213,7 +213,7 @@ class Writer:
 
 
 def flatten(text: str, blank: str = EMPTY) -> str:
-    """Text without blank lines and without white space at its ends (requirements D-G-1, D-G-2).
+    """Return text without blank lines and without white space at its ends (requirements D-G-1, D-G-2).
 
     `blank`: which lines are blank, those without a character, or those of white space too.
     """
@@ -225,10 +225,10 @@ def flatten(text: str, blank: str = EMPTY) -> str:
 
 
 def flattening(place: str) -> Loss:
-    """What is said of a text at a place that `flatten` has changed."""
+    """Return what is said of a text at a place that `flatten` has changed."""
     return Loss(place, "approximated", _NO_PLACE)
 
 
 def text_of_spans(spans: Iterable[Span]) -> str:
-    """The spans' texts joined."""
+    """Return the spans' texts joined."""
     return "".join([span.text for span in spans])

@@ -13,8 +13,7 @@ SPOKEN = ("system", "user", "assistant")
 
 
 def speaker_at(layout: Layout, items: Sequence[Item], first: int, out: Writer) -> int:
-    """Where the item stands that says who speaks in the turn which the item at `first` opens: its text. -1 if the turn
-    has none."""
+    """Return where the item stands that says who speaks in the turn that opens at `first`: its text; -1 without one."""
     before = items[first]
     for at in range(first, len(items)):
         item = items[at]
@@ -28,7 +27,7 @@ def speaker_at(layout: Layout, items: Sequence[Item], first: int, out: Writer) -
 
 
 def _says(layout: Layout, item: Item, out: Writer) -> bool:
-    """Whether an item will be written."""
+    """Return whether an item will be written."""
     content = getattr(item, "content", ())
     if not content or any(type(part) is Text for part in content):
         return True

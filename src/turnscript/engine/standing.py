@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def stand(composer: Composer, place: Place, item: Any) -> tuple[Item, Place | None]:
-    """An item of a turn that may begin without an opening, and its place; says what is lost where that is another."""
+    """Return an item of a turn that may begin without an opening, and its place; books a loss where that is another."""
     before = turn_before(composer)
     if place.turn.open:
         return item, place
@@ -32,17 +32,17 @@ def stand(composer: Composer, place: Place, item: Any) -> tuple[Item, Place | No
 
 
 def turn_before(composer: Composer) -> Turn | None:
-    """The turn that stands before what is written next; None at the start of the document."""
+    """Return the turn that stands before what is written next; None at the start of the document."""
     return composer.ended if composer.place is None else composer.place.turn
 
 
 def shows_its_end(place: Place, item: Any) -> bool:
-    """Whether a text that is not finished differs from no turn at all, where no opening may stand before it."""
+    """Return whether a text that is not finished differs from no turn at all, where no opening may stand before it."""
     return not (place.turn.behind and place.segment.bare and _is_blank(item))
 
 
 def _elsewhere(composer: Composer, place: Place, item: Any) -> tuple[Item, Place | None]:
-    """Instructions as a text of the user."""
+    """Return instructions as a text of the user."""
     other = composer.layout.places.get(User.kind)
     if not isinstance(item, System) or other is None:
         composer.out.lose("", "dropped", "its turn has no opening, so it cannot begin here")

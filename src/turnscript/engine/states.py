@@ -125,7 +125,7 @@ class States:
         self._tags: dict[Place, Tags] = {}
 
     def gap(self, kind: str, group: Group | None = None) -> State:
-        """Between two segments, after one of `kind`; inside a group if there is one."""
+        """Return the state between two segments, after one of `kind`; inside a group if there is one."""
         key = (kind, id(group))
         state = self._gaps.get(key)
         if state is None:
@@ -138,7 +138,7 @@ class States:
         return state
 
     def text(self, place: Place) -> State:
-        """Inside the text of a segment."""
+        """Return the state inside the text of a segment."""
         state = self._texts.get(place)
         if state is None:
             literals, own = self._text_literals(place, self._client()), None
@@ -169,12 +169,12 @@ class States:
         return Scanner(self._loose_literals(("",)))
 
     def rest(self, place: Place) -> State:
-        """Inside a text that goes on to the end of the turn, whatever stands in it."""
+        """Return the state inside a text that goes on to the end of the turn, whatever stands in it."""
         own = Scanner(self._ends(), place.escape) if self._stops else None
         return State(self._ends() | self._client(), place.kind, place.escape, place, own)
 
     def closing(self, place: Place) -> State:
-        """Behind the payload of a call, or in one that went wrong: its closing, and all that ends a turn."""
+        """Return the state behind the payload of a call, or in a wrong one: its closing, and all that ends a turn."""
         state = self._closings.get(place)
         if state is None:
             literals = self._ends() | self._closes(place)
@@ -182,7 +182,7 @@ class States:
         return state
 
     def tags(self, place: Place) -> Tags:
-        """What a payload ends at."""
+        """Return what a payload ends at."""
         tags = self._tags.get(place)
         if tags is None:
             ends, core = dict.fromkeys(literal.strip() for literal in self._ends()), place.close.strip()
@@ -194,16 +194,16 @@ class States:
         return tags
 
     def joint(self, before: str, after: str) -> str:
-        """What a table puts between two kinds; empty if nothing."""
+        """Return what a table puts between two kinds; empty if nothing."""
         return self._joints.get((before, after), "")
 
     def known_joint(self, before: str, after: str) -> str | None:
-        """The same, None where the two are not joined."""
+        """Return what a table puts between two kinds; None where they are not joined."""
         return self._joints.get((before, after))
 
     @cached_property
     def strangers(self) -> list[str]:
-        """What of all that ends the model's turn is not its own: openings of others, and the end of all."""
+        """Return what ends the model's turn and is not its own: openings of others, and the end of all."""
         end = self.layout.document.end.strip()
         ends = self._ends().items()
         return [literal for literal, action in ends if action.do is Do.FOREIGN or literal.strip() == end]
@@ -224,7 +224,7 @@ class States:
         return again | self._ends() | texts | client | dict(self._implied(place)) | self._closes(place)
 
     def _openings(self, kind: str, *, spaced: bool) -> Iterator[tuple[str, Action]]:
-        """The openings that may follow a kind; at the start of a turn, all."""
+        """Give the openings that may follow a kind; at the start of a turn, all."""
         for place in self.places:
             joint = self._joints.get((kind, place.kind), "" if self.bare is None else None) if kind else ""
             if joint is None and self.loose and place.open.strip() and not place.segment.tentative:
@@ -242,7 +242,7 @@ class States:
                     yield before + core, action._replace(core=len(before) + action.core)
 
     def _implied(self, place: Place) -> Iterator[tuple[str, Action]]:
-        """Openings of calls inside a text that has not been closed."""
+        """Give openings of calls inside a text that has not been closed."""
         before = ("\n",) if self.layout.document.anchored else ("\n", "")
         for other in self.places:
             # What may be text is looked for where the text has no closing, so that something else must end it.
@@ -253,7 +253,7 @@ class States:
                         yield space + core, action
 
     def _cores(self, place: Place) -> Iterator[tuple[str, Action]]:
-        """The literals that open a segment: one, one for each name that may stand before it, or its own first words."""
+        """Give the literals that open a segment: one, one for each name before it, or its own first words."""
         group = place.segment.group
         if not place.open and (group is None or (place.segment.tentative and place.body.begins)):
             array = group.open.strip() if group else ""
@@ -315,7 +315,7 @@ class States:
         return found
 
     def _ends(self) -> dict[str, Action]:
-        """What ends the model's turn; nothing in a transcript, whose turns are cut out already."""
+        """Return what ends the model's turn; nothing in a transcript, whose turns are cut out already."""
         if self.strict:
             return {}
         document, found = self.layout.document, {}
@@ -377,12 +377,12 @@ def _begins_by_itself(segment: Segment) -> bool:
 
 @lru_cache(maxsize=64)
 def _without_opening(segment: Segment) -> Segment:
-    """The same segment where nothing opens it; the same one every time."""
+    """Return a segment as it is where nothing opens it, the same one every time."""
     return replace(segment, open="", tentative=True)
 
 
 def _opening(place: Place, strict: bool) -> tuple[str, Action]:
-    """The literal that opens a segment. Strictly, what may be text is a call only if it goes on like one."""
+    """Return the literal that opens a segment. Strictly, what may be text is a call only if it goes on like one."""
     group = place.segment.group
     if group is not None:
         core = group.open.strip()
@@ -401,14 +401,14 @@ def _first_characters(place: Place) -> tuple[str, ...]:
 
 
 def _behind_mark(joint: str) -> Iterable[str]:
-    """The mark of a joint, with the white space that may follow it; nothing where it has none."""
+    """Give the mark of a joint, with the white space that may follow it; nothing where it has none."""
     mark = joint.strip()
     spaces = dict.fromkeys((*_IN_ARRAY, joint[len(joint.rstrip()) :]))
     return [f"{mark}{space}" for space in spaces] if mark else []
 
 
 def _tails(space: str) -> Iterable[str]:
-    """White space before a literal: all of it, and less and less."""
+    """Give white space before a literal: all of it, and less and less."""
     return [space[start:] for start in range(len(space) + 1)]
 
 
@@ -421,7 +421,7 @@ def states_of(
     calls: Calls = "tagged",
     names: tuple[str, ...] = (),
 ) -> States:
-    """The states of a turn, made once and kept for a while.
+    """Return the states of a turn, made once and kept for a while.
 
     `names`: the lines with names that may stand before a call, where a format has those.
     """
@@ -429,7 +429,7 @@ def states_of(
 
 
 def named_call(turn: Turn) -> Segment | None:
-    """The segment of calls with a name before their opening; None where there is none."""
+    """Return the segment of calls with a name before their opening; None where there is none."""
     return next((segment for segment in turn.segments if segment.named), None)
 
 
@@ -440,9 +440,35 @@ def looks_for_names(turn: Turn) -> bool:
 
 @lru_cache(maxsize=64)
 def model_turn(document: Document) -> Turn:
-    """The turn that the model writes."""
+    """Return the turn that the model writes."""
     kind = document.generation.kind
     return next(turn for turn in document.turns if any(one.kind == kind for one in turn.segments))
 
 
-__all__ = ["Action", "Do", "Segment", "State", "States", "looks_for_names", "model_turn", "named_call", "states_of"]
+def behind_opening(turn: Turn, ahead: str) -> str | None:
+    """Return what the end of a prompt holds of a turn, behind its opening; None where it does not open it."""
+    core = turn.open.rstrip()
+    at = ahead.rfind(core) if core else -1
+    return ahead[at + len(core) :].removeprefix(turn.open[len(core) :]) if at >= 0 else None
+
+
+def no_thought(turn: Turn, written: str) -> int:
+    """Return how much of what is written of a turn stands in place of a thought, which no model writes."""
+    mark = turn.no_thought.strip()
+    start = len(written) - len(written.lstrip())
+    return start + len(mark) if mark and written.startswith(mark, start) else 0
+
+
+__all__ = [
+    "Action",
+    "Do",
+    "Segment",
+    "State",
+    "States",
+    "behind_opening",
+    "looks_for_names",
+    "model_turn",
+    "named_call",
+    "no_thought",
+    "states_of",
+]

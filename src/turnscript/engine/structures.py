@@ -123,7 +123,7 @@ class StructureMachine(Machine):
         return position + 1
 
     def _behind_value(self, text: str, position: int) -> int:
-        """Behind a value: a comma, a colon behind a key, or the end of what it stands in."""
+        """Read what stands behind a value: a comma, a colon behind a key, or the end of what it stands in."""
         if not self._open:
             return self._behind(text, position)
         char = text[position]

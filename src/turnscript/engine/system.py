@@ -27,12 +27,12 @@ _PART = re.compile(r"\.content\[(\d+)\]")
 
 
 def leads(item: Item) -> bool:
-    """Whether an item is a leading instruction."""
+    """Return whether an item is a leading instruction."""
     return isinstance(item, System) and not item.open
 
 
 def _is_first(item: Item) -> bool:
-    """Whether an item is the first system turn, and not one behind a turn that has no text."""
+    """Return whether an item is the first system turn, and not one behind a turn that has no text."""
     return leads(item) and not (item.hints is not None and item.hints.turn == "new")
 
 
@@ -127,7 +127,7 @@ def _write_apart(composer: Composer, request: Request) -> int:
 
 
 def _split(content: list[Part], tools: ToolsPlace | None) -> tuple[list[Part], list[Part]]:
-    """The content before and after the tool definitions.
+    """Return the content before and after the tool definitions.
 
     A blank text behind them would not be read again, and one that begins with JSON would be one of them.
     """
@@ -169,7 +169,7 @@ def _write_tools(composer: Composer, request: Request, text: str) -> None:
 
 
 def _flags(composer: Composer, request: Request, thought: str | None) -> str:
-    """The tags of the kinds of thought that are asked for. A turn that is replayed asks for what its prompt had."""
+    """Return the tags of the kinds of thought that are asked for. A replayed turn asks for what its prompt had."""
     flags = composer.document.flags
     if flags is None:
         return ""

@@ -83,34 +83,34 @@ class Body(Protocol):
     compact: bool
 
     def attributes_read(self, form: Json | None) -> dict[str, Any]:
-        """Fields from the attribute `format` of an opening tag."""
+        """Return fields from the attribute `format` of an opening tag."""
         ...
 
     def only_text(self, silent: Callable[[Any], bool]) -> Callable[[Any, Writer], str | None]:
-        """A function that gives the payload of an item that says nothing else, as text; None for all others."""
+        """Return a function that gives the payload of an item that says nothing else, as text; None for all others."""
         ...
 
     def prefill(self, name: str | None, protect: Callable[[str], str]) -> str:
-        """The beginning of the payload of a call that must be made (of a tool), up to where the model decides.
+        """Return the beginning of the payload of a call that must be made, up to where the model decides.
 
         `protect` breaks the tags of the format in what is written of the name.
         """
         ...
 
     def machine(self, reading: Any) -> Any:
-        """A reader for the payload in pieces; None where it is text."""
+        """Return a reader for the payload in pieces; None where it is text."""
         ...
 
     def shows(self, item: Any, out: Writer) -> bool:
-        """Whether there is anything to write; says what is lost if not."""
+        """Return whether there is anything to write; books what is lost if not."""
         ...
 
     def is_empty(self, item: Any, flattened: bool = False) -> bool:
-        """Whether what is written is the empty text."""
+        """Return whether what is written is the empty text."""
         ...
 
     def attributes(self, item: Any, archive: bool) -> Mapping[str, str]:
-        """Attributes of the opening tag that tell how the payload is written, as JSON text."""
+        """Return attributes of the opening tag that tell how the payload is written, as JSON text."""
         ...
 
     def write(self, item: Any, out: Writer) -> None:
@@ -118,11 +118,11 @@ class Body(Protocol):
         ...
 
     def read(self, payload: Payload) -> dict[str, Any]:
-        """The item's fields. Takes the attributes that it understands out of `payload.attributes`."""
+        """Return the item's fields. Takes the attributes that it understands out of `payload.attributes`."""
         ...
 
     def grammar(self, call: Any) -> Any:
-        """What the payload of a call of a tool may be, as nodes of a grammar; None where that cannot be told."""
+        """Return what the payload of a call of a tool may be, as nodes of a grammar; None where that cannot be told."""
         ...
 
 
@@ -169,7 +169,7 @@ class Segment(Struct, frozen=True):
 
     @property
     def bare(self) -> bool:
-        """Whether it is the plain text of its turn."""
+        """Return whether it is the plain text of its turn."""
         return not self.open and self.kind != ToolCall.kind
 
     @property
@@ -179,7 +179,7 @@ class Segment(Struct, frozen=True):
 
     @property
     def attributes_shown(self) -> tuple[Attribute, ...]:
-        """The attributes that a model sees."""
+        """Return the attributes that a model sees."""
         return tuple(one for one in self.attributes if one.prompt and one.written)
 
 
@@ -215,11 +215,11 @@ class Turn(Struct, frozen=True):
 
     @property
     def speaks(self) -> bool:
-        """Whether it is a speaker's, and not what holds blocks that stand by themselves."""
+        """Return whether it is a speaker's, and not what holds blocks that stand by themselves."""
         return bool(self.open or self.behind)
 
     def is_marked(self, before: Turn | None) -> bool:
-        """Whether its opening is written behind another turn, or with None at the start of the document."""
+        """Return whether its opening is written behind another turn, or with None at the start of the document."""
         return (START if before is None else before.role) not in self.behind
 
 
@@ -233,7 +233,7 @@ class ToolsBody(Protocol):
         ...
 
     def read(self, payload: Payload) -> list[Tool]:
-        """The definitions."""
+        """Return the definitions."""
         ...
 
 
@@ -266,7 +266,7 @@ class ToolsPlace(Struct, frozen=True):
 
     @property
     def apart(self) -> bool:
-        """Whether they stand in no turn."""
+        """Return whether they stand in no turn."""
         return self.order in ("apart", "first")
 
 
@@ -343,22 +343,22 @@ class Document(Struct, frozen=True):
 
     @property
     def known_turns(self) -> tuple[Turn, ...]:
-        """Every turn that a reader understands."""
+        """Return every turn that a reader understands."""
         return (*self.turns, *self.also_read)
 
     def segment(self, kind: str) -> Segment:
-        """The segment of a kind of item."""
+        """Return the segment of a kind of item."""
         return next(segment for turn in self.turns for segment in turn.segments if segment.kind == kind)
 
 
 @lru_cache(maxsize=64)
 def with_ends(document: Document, start: str, end: str) -> Document:
-    """The same document with other strings around it; the same one every time."""
+    """Return a document with other strings around it, the same one every time."""
     return replace(document, start=start, end=end)
 
 
 def shown_whole(document: Document) -> Document:
-    """The same document where prompts show all that a model writes, also what it forgets."""
+    """Return a document whose prompts show all that a model writes, also what it forgets."""
     turns = [
         replace(turn, segments=tuple(replace(one, prompt=one.prompt or one.model) for one in turn.segments))
         for turn in document.turns

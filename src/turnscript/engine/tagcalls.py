@@ -18,7 +18,7 @@ from turnscript.engine.escape import tags_in
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.names import name_of_line
 from turnscript.engine.repeats import joined, lose_difference
-from turnscript.engine.scanner import Look, beginning_of
+from turnscript.engine.scanner import Look, beginning_of, overlap
 from turnscript.engine.spans import Writer
 from turnscript.engine.structures import may_be
 from turnscript.engine.table import Payload
@@ -99,20 +99,20 @@ class TagCall(PlainBody):
             lose_difference(item.arguments, len(members), partial(_spelled, kinds), out, detail)
 
     def prefill(self, name: str | None, protect: Callable[[str], str]) -> str:
-        """The name's opening, and the name if it is known."""
+        """Return the name's opening, and the name if it is known."""
         return self.name_open if name is None else f"{self.name_open}{protect(_word(name))}{self.name_close}"
 
     def read(self, payload: Payload) -> dict[str, Any]:
-        """The arguments."""
+        """Return the arguments."""
         message = f"a call is written {self.name_open}NAME{self.name_close.strip()}, then its arguments as tags"
         raise InvalidTranscript(message, line=payload.line, column=1, expected=self.name_open or "a name")
 
     def machine(self, reading: Reading) -> Machine:
-        """A reader for a call that comes in pieces."""
+        """Return a reader for a call that comes in pieces."""
         return _TagMachine(self, reading)
 
     def grammar(self, call: CallRules) -> Node:
-        """The name, and tags for each parameter of the schema, in its order."""
+        """Return the name, and tags for each parameter of the schema, in its order."""
         kinds = kinds_of({call.name: call.tool}, call.name)
         head = f"{self.name_open}{call.protect(_word(call.name))}{self.name_close}"
         any_key = sequence(self.key_open, KEY, self.value_open)
@@ -131,7 +131,7 @@ class _Word(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _key_before(behind: str) -> _Word:
-    """The patterns of a key up to the literal behind it, which is read with it: templates write keys as they are.
+    """Return the patterns of a key with the literal behind it: templates write keys as they are.
 
     So a key may have spaces and quotes in it, but no tag and no line break.
     """
@@ -146,7 +146,7 @@ def _key_before(behind: str) -> _Word:
 
 @lru_cache(maxsize=64)
 def _word_before(behind: tuple[str, ...], taken: bool) -> _Word:
-    """The patterns of a word that one of these literals is behind. `taken`: the literal is read with the word.
+    """Return the patterns of a word that one of these literals is behind. `taken`: the literal is read with the word.
 
     Where a literal has white space, any will do.
     """
@@ -214,7 +214,7 @@ class _TagMachine(ParameterReader):
         return end, False
 
     def _word(self, word: _Word, text: str, start: int) -> tuple[str, int] | None:
-        """A name or key and where what is behind it ends; None where it is not there yet, or never will be."""
+        """Return a name or key and where what is behind it ends; None where it is not there yet, or never will be."""
         found = word.whole.match(text, start)
         if found is None:
             self.failed = word.begun.fullmatch(text, start) is None or len(text) - start > _LONGEST_WORD
@@ -235,7 +235,7 @@ class _TagMachine(ParameterReader):
         return after, waits
 
     def _inside(self, text: str, position: int) -> tuple[int, bool]:
-        """A value, without the white space that belongs to what stands around it."""
+        """Read a value, without the white space that belongs to what stands around it."""
         if self._first:
             rest = text[position : position + len(self._lead)]
             if rest != self._lead and self._lead.startswith(rest):
@@ -250,11 +250,11 @@ class _TagMachine(ParameterReader):
         return super()._inside(text, position)
 
     def _piece(self, piece: str) -> None:
-        """White space that may belong to the closing waits for what follows."""
+        """Take a piece of a value. White space that may belong to the closing waits for what follows."""
         piece = self._kept + piece
-        size = next((size for size in range(len(self._space), 0, -1) if piece.endswith(self._space[:size])), 0)
-        self._kept = piece[len(piece) - size :]
-        super()._piece(piece[: len(piece) - size])
+        end = len(piece) - overlap(piece, self._space)
+        self._kept = piece[end:]
+        super()._piece(piece[:end])
 
     def _close_value(self) -> None:
         kept, self._kept = self._kept.removesuffix(self._space), ""
@@ -270,7 +270,7 @@ def _word(word: str) -> str:
 
 
 def name_of_word(word: str) -> str | None:
-    """The name or key that is written so; None if it is none."""
+    """Return the name or key that is written so; None if it is none."""
     return name_of_line(word) if word.startswith('"') else word
 
 

@@ -149,18 +149,18 @@ class Teller(OneStream, ABC):
 
     @abstractmethod
     def _gap(self, text: str, position: int) -> int:
-        """Between segments."""
+        """Read what stands between segments."""
 
     @abstractmethod
     def _text(self, text: str, position: int) -> int:
-        """Inside a text."""
+        """Read on inside a text."""
 
     @abstractmethod
     def _act(self, action: Action, literal: str, start: int) -> None:
         """Do what a literal says."""
 
     def _note_closing(self, literal: str) -> None:
-        """The closing of calls: where it is a stop, the model should not go on."""
+        """Note the closing of calls: where it is a stop, the model should not go on."""
         if not self._met_stop:
             self._met_stop = literal.strip() in map(str.strip, self.stops)
 
@@ -197,7 +197,7 @@ class Teller(OneStream, ABC):
         self._step = self._text
 
     def _start(self, place: Place) -> None:
-        """A text or thought begins."""
+        """Begin a text or thought."""
         self._end_part()
         head, self._head = self._head, {}
         self._texts.clear()
@@ -227,14 +227,14 @@ class Teller(OneStream, ABC):
             self._events.append(PartDelta(self._index, text, self._raw()))
 
     def _next_text(self) -> None:
-        """The line between two texts; before any, it says that there is one. Its newline belongs to what follows."""
+        """Take the line between two texts, or before the first one. Its newline belongs to what follows."""
         self._skip = True
         if self._part is not None:
             self._breaks.append(len(self._texts))
             self._events.append(NextText(self._index, "", self._raw()))
 
     def _contents(self) -> list[Part]:
-        """The texts of the part that goes on."""
+        """Return the texts of the part that goes on."""
         if not self._breaks:
             return [Text(text="".join(self._texts))]
         breaks, self._breaks = self._breaks, []
@@ -242,7 +242,7 @@ class Teller(OneStream, ABC):
         return [Text(text="".join(self._texts[start:end])) for start, end in cuts]
 
     def _end_part(self) -> None:
-        """The part that goes on, if any, is complete. A text that only white space made begin is none."""
+        """End the part that goes on, if any. A text that only white space made begin is none."""
         part = self._part
         if part is None:
             return
@@ -269,12 +269,12 @@ class Teller(OneStream, ABC):
         return self._head_end
 
     def _issue(self, kind: str, detail: str, at: int) -> None:
-        """Something that is not as it should be, in what is being read."""
+        """Note something that is not as it should be, in what is being read."""
         place = max(0, self._offset + at)  # the prompt may have written its beginning
         self._issues.append(Issue(kind, detail, place, place))
 
     def _call_issue(self, kind: str, detail: str, end: int) -> None:
-        """The same of a call, from its opening on."""
+        """Note such a thing of a call, from its opening on."""
         self._issues.append(Issue(kind, detail, self._opened, max(self._opened, self._offset + end)))
 
     def _fail(self, detail: str, position: int) -> None:

@@ -40,6 +40,7 @@ from turnscript.engine.prompt import (
     offered_to,
 )
 from turnscript.engine.replay import Generated, Replays, kept
+from turnscript.engine.scanner import overlap
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Document
 from turnscript.engine.template.messages import Marked
@@ -153,17 +154,7 @@ class TemplatePrompt(Prompt):
 
     def generated(self, response: Response) -> Generated | None:
         """Return what a later prompt needs to hold this turn as it was generated."""
-        if response.raw is None or not response.items:
-            return None
-        last = response.items[-1]
-        return Generated(
-            opening=self._opened.text,
-            text=kept(response.raw, response, self._strangers()),
-            before="",
-            last=last.kind,
-            of=last.of if isinstance(last, Thinking) else "",
-            prefilled=len(self.prefill) if self._goes_on else 0,
-        )
+        return self._generated(response, self._opened.text)
 
     def _extend(self, response: Response, items: Sequence[Item]) -> Prompt | None:
         raw = self._replayable(response)
@@ -239,8 +230,7 @@ def _closing(turns: Turns, region: Region, text: str, said: Sequence[Item]) -> s
     for tag in reversed(tags):
         if written.endswith(tag[0]):
             return closing[tag.end() :].rstrip()
-    overlap = next((size for size in range(len(closing), 0, -1) if text.endswith(closing[:size])), 0)
-    return closing[max(overlap, len(closing[: tags[0].start()].rstrip())) :]
+    return closing[max(overlap(text, closing), len(closing[: tags[0].start()].rstrip())) :]
 
 
 def _report(document: Document, items: Sequence[Item], start: int, missing: Collection[int], out: Writer) -> None:

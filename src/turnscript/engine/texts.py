@@ -24,7 +24,7 @@ class PlainText(PlainBody):
     plain = True
 
     def shows(self, item: Any, out: Writer) -> bool:
-        """A thought without any text is not written, nor is an answer that has only parts without a place here."""
+        """Return whether it is written: no thought without any text is, nor an answer of parts without a place here."""
         content = item.content
         if len(content) == 1 and type(content[0]) is Text:
             return True
@@ -41,7 +41,7 @@ class PlainText(PlainBody):
         return True
 
     def is_empty(self, item: Any, flattened: bool = False) -> bool:
-        """Whether nothing would be written."""
+        """Return whether nothing would be written."""
         texts = [text for part in item.content if (text := readable(part)) is not None]
         if flattened:
             return not any(text.strip() for text in texts)
@@ -56,7 +56,7 @@ class PlainText(PlainBody):
             out.content(self.text(item, out))
 
     def text(self, item: Any, out: Writer) -> str:
-        """The texts joined, and what was lost by that."""
+        """Return the texts joined, and book what is lost by that."""
         texts = self._texts(item, out)
         if not texts:
             out.lose(".content", "approximated", "no text at all is written like an empty one")
@@ -65,7 +65,7 @@ class PlainText(PlainBody):
         return "\n".join(texts)
 
     def read(self, payload: Payload) -> dict[str, Any]:
-        """One text."""
+        """Return one text."""
         return {"content": [Text(text=payload.escape.remove(payload.text))]}
 
     def _texts(self, item: Any, out: Writer) -> list[str]:
@@ -103,7 +103,7 @@ class IndentedText(PlainText):
         out.content(_INDENT + text.replace("\n", "\n" + _INDENT))
 
     def read(self, payload: Payload) -> dict[str, Any]:
-        """One text; four spaces are taken off every line, or what all lines have if that is less."""
+        """Return one text; four spaces are taken off every line, or what all lines have if that is less."""
         lines = payload.text.split("\n")
         if all(line.startswith(_INDENT) for line in lines):
             width = len(_INDENT)
@@ -119,7 +119,7 @@ class JsonText(PlainText):
     plain = False
 
     def is_empty(self, item: Any, flattened: bool = False) -> bool:
-        """Never: of the empty text there are two quotes."""
+        """Return that it never is: of the empty text there are two quotes."""
         return False
 
     def write(self, item: Any, out: Writer) -> None:
@@ -127,7 +127,7 @@ class JsonText(PlainText):
         out.content(safe_json_string(self.text(item, out)))
 
     def read(self, payload: Payload) -> dict[str, Any]:
-        """One text."""
+        """Return one text."""
         return {"content": [Text(text=_unquoted(payload.escape.remove(payload.text)))]}
 
 
@@ -146,7 +146,7 @@ class LabelledText(PlainText):
         self.carries = (label,)
 
     def is_empty(self, item: Any, flattened: bool = False) -> bool:
-        """Whether nothing would be written: the mark always is."""
+        """Return that it never is: the mark is always written."""
         return False
 
     def write(self, item: Any, out: Writer) -> None:
@@ -176,11 +176,11 @@ class LabelledText(PlainText):
             super().write(item, out)
 
     def holds(self, label: str) -> bool:
-        """Whether a label reads back as it is."""
+        """Return whether a label reads back as it is."""
         return bool(label) and self.mark not in label and not label.endswith("\r")
 
     def read(self, payload: Payload) -> dict[str, Any]:
-        """Label and text."""
+        """Return label and text."""
         said = payload.escape.remove(payload.text)
         first, mark, second = said.rpartition(self.mark) if self.last else said.partition(self.mark)
         label, text = (second, first) if self.last else (first, second)
@@ -191,7 +191,7 @@ class LabelledText(PlainText):
 
 
 def _unquoted(text: str) -> str:
-    """The text that a JSON string stands for; what is none stands for itself."""
+    """Return the text that a JSON string stands for; what is none stands for itself."""
     if is_json(text):
         with suppress(InvalidRequest):  # other JSON
             return string_of(Json(text.encode()))

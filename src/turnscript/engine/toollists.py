@@ -89,16 +89,16 @@ class ToolTexts(ABC):
             out.losses.append(Loss(place, "approximated", detail))
 
     def loss(self, tool: Tool) -> str:
-        """What is lost of a tool's description and parameters; empty if nothing is."""
+        """Return what is lost of a tool's description and parameters; empty if nothing is."""
         return ""
 
     @abstractmethod
     def pieces(self, name: str, description: str | None, parameters: str | None) -> Pieces:
-        """One definition."""
+        """Return one definition."""
 
     @abstractmethod
     def read(self, payload: Payload) -> list[Tool]:
-        """The definitions."""
+        """Return the definitions."""
 
 
 Key = tuple[str, str | None, bytes | None]
@@ -114,7 +114,7 @@ def _tool(name: str, description: str | None, parameters: bytes | None) -> Tool:
 
 
 def _is_plain(tool: Tool) -> bool:
-    """Whether a tool is a function of which everything can be shown."""
+    """Return whether a tool is a function of which everything can be shown."""
     return (
         tool.name is not None
         and tool.type == "function"
@@ -142,12 +142,12 @@ def _cached_loss(loss: Callable[[Tool], str], name: str, description: str | None
 
 
 def is_function(tool: Tool) -> bool:
-    """Whether a tool is one that formats can describe."""
+    """Return whether a tool is one that formats can describe."""
     return tool.type == "function" and tool.name is not None
 
 
 def report_tool(tool: Tool, place: str, out: Writer) -> None:
-    """The loss of a tool that is no function."""
+    """Book the loss of a tool that is no function."""
     out.losses.append(Loss(place, "dropped", f"this format has no place for tools of type {tool.type!r}"))
 
 
@@ -158,7 +158,7 @@ def _cached(
     description: str | None,
     parameters: bytes | None,
 ) -> Pieces:
-    """The same tools come with every request, so what is written for one is kept."""
+    """Return what is written for a tool. It is kept, because the same tools come with every request."""
     return pieces(name, description, None if parameters is None else parameters.decode())
 
 
@@ -187,14 +187,14 @@ class JsonTools(ToolTexts):
         self.between = between
 
     def loss(self, tool: Tool) -> str:
-        """All of the schema but its properties, where only those are shown."""
+        """Return all of the schema but its properties, where only those are shown."""
         if not self.properties or tool.parameters is None:
             return ""
         again = _object_schema(_properties_of(text_of(tool.parameters)))
         return "" if plain(again) == plain(tool.parameters) else "of the parameters only the properties are shown"
 
     def pieces(self, name: str, description: str | None, parameters: str | None) -> Pieces:
-        """One JSON object."""
+        """Return one JSON object."""
         fields: dict[str, object] = {"name": name}
         if description is not None:
             fields["description"] = description
@@ -207,7 +207,7 @@ class JsonTools(ToolTexts):
         return ((True, self.literals[0]), shown, (True, self.literals[1])) if self.tag else (shown,)
 
     def read(self, payload: Payload) -> list[Tool]:
-        """Any JSON objects one after the other, with commas or without."""
+        """Return any JSON objects one after the other, with commas or without."""
         text, escape = payload.text, payload.escape
         for literal in self.literals if self.tag else ():
             text = text.replace(literal, " ")  # which no definition holds
@@ -238,7 +238,7 @@ class IndentedTools(JsonTools):
         super().__init__(shape=_element, between=",\n")
 
     def pieces(self, name: str, description: str | None, parameters: str | None) -> Pieces:
-        """One element."""
+        """Return one element."""
         return ((True, "  "), *super().pieces(name, description, parameters))
 
 
@@ -256,7 +256,7 @@ class TaggedTools(JsonTools):
         super().__init__("input_schema", between="")
 
     def pieces(self, name: str, description: str | None, parameters: str | None) -> Pieces:
-        """The tag and its JSON."""
+        """Return the tag and its JSON."""
         fields: dict[str, object] = {"name": name}
         if description is not None:
             fields["description"] = description
@@ -266,7 +266,7 @@ class TaggedTools(JsonTools):
         return ((True, f"  <tool name={attribute_text(name)}>\n"), (False, text), (True, "\n  </tool>\n"))
 
     def read(self, payload: Payload) -> list[Tool]:
-        """The JSON of each tag, laid out in any way; a tag that says a name says the JSON's (requirements D-A-3)."""
+        """Return the JSON of each tag, laid out in any way; a tag's name is the JSON's (requirements D-A-3)."""
         text = _augmented(payload.escape, self.rules).remove(payload.text)
         found: list[Tool] = []
         lines, position = Lines(text), 0
@@ -295,17 +295,17 @@ class MarkdownTools(ToolTexts):
     rules = (("\n#", ("## ",)),)
 
     def loss(self, tool: Tool) -> str:
-        """Everything about parameters but their names, types and descriptions; whether there is a description."""
+        """Return what is lost: all of parameters but names, types and descriptions; whether there is a description."""
         again = list(_markdown_tools(_markdown(tool), _NO_ESCAPE))
         return "" if again == [tool] else "of the parameters only names, types and descriptions are shown"
 
     def pieces(self, name: str, description: str | None, parameters: str | None) -> Pieces:
-        """Heading, description, parameters."""
+        """Return heading, description, parameters."""
         tool = Tool(name=name, description=description, parameters=None if parameters is None else _raw(parameters))
         return ((True, "### "), (False, _markdown(tool).removeprefix("### ")))
 
     def read(self, payload: Payload) -> list[Tool]:
-        """What can be rebuilt: names, descriptions, and parameters with type and description (requirements D-B-3)."""
+        """Return what can be rebuilt: names, descriptions, types and descriptions of parameters (D-B-3)."""
         return list(_markdown_tools(payload.text, Escape(*payload.escape.rules, *self.rules)))
 
 
@@ -363,7 +363,7 @@ def _parameters_from(short: str | None) -> Json | None:
 
 
 def _object_schema_of(short: str) -> dict[str, Any]:
-    """The schema of a short list: `path (string): File to read, limit: integer`."""
+    """Return the schema of a short list: `path (string): File to read, limit: integer`."""
     properties: dict[str, Any] = {}
     words: list[str] | None = None  # of the description that a comma may go on with
     described: list[tuple[dict[str, Any], list[str]]] = []
@@ -384,7 +384,7 @@ def _object_schema_of(short: str) -> dict[str, Any]:
 
 
 def json_values(text: str, payload: Payload) -> Iterator[str]:
-    """The JSON objects in a text, also inside one array."""
+    """Give the JSON objects in a text, also inside one array."""
     position = 0
     text = text.strip()
     if text.startswith("["):
@@ -399,7 +399,7 @@ def json_values(text: str, payload: Payload) -> Iterator[str]:
 
 
 def _json_end(text: str, position: int, payload: Payload) -> int:
-    """Where the JSON value ends that begins at a position."""
+    """Return where the JSON value ends that begins at a position."""
     try:
         return _DECODER.raw_decode(text, position)[1]
     except (ValueError, RecursionError) as error:
@@ -407,7 +407,7 @@ def _json_end(text: str, position: int, payload: Payload) -> int:
 
 
 def _properties_of(schema: str) -> str:
-    """The text of `properties` of a schema; an empty object if it has none."""
+    """Return the text of `properties` of a schema; an empty object if it has none."""
     try:
         return text_of(read_object(schema).get("properties", json_of({})))
     except InvalidRequest:
@@ -430,7 +430,7 @@ def _string(text: str) -> str | None:
 
 
 def not_a_tool(payload: Payload, reason: str) -> InvalidTranscript:
-    """The error of a tool list that defines no tools."""
+    """Return the error of a tool list that defines no tools."""
     message = f"the tool list must hold JSON objects that define tools: {reason}"
     return InvalidTranscript(message, line=payload.line, column=1, expected="a JSON object with a name")
 

@@ -32,7 +32,7 @@ class XmlTools(ToolTexts):
     literals: tuple[str, ...] = ("<function>", "</function>", "<parameters>", "</parameters>")
 
     def loss(self, tool: Tool) -> str:
-        """Whatever does not come back."""
+        """Return whatever does not come back."""
         again = _tool("".join(text for _, text in self._pieces_of(tool)), Escape())
         alike = again.name == tool.name and again.description == tool.description
         if again.parameters is None or tool.parameters is None:
@@ -46,11 +46,11 @@ class XmlTools(ToolTexts):
         return self.pieces(tool.name or "", tool.description, parameters)
 
     def pieces(self, name: str, description: str | None, parameters: str | None) -> Pieces:
-        """The tags of one tool."""
+        """Return the tags of one tool."""
         return tuple(_written(name, description, parameters))
 
     def read(self, payload: Payload) -> list[Tool]:
-        """The tools in order."""
+        """Return the tools in order."""
         escape = payload.escape.plus(*self.rules)
         found: list[Tool] = []
         end = 0
@@ -109,7 +109,7 @@ def _shown(value: Json) -> str:
 
 
 def _tool(text: str, escape: Escape) -> Tool:
-    """The tool that a tag `<function>` defines."""
+    """Return the tool that a tag `<function>` defines."""
     inner = text.removeprefix("<function>").removesuffix("</function>")
     found = _PARAMETERS.search(inner)
     said = dict(_members(inner[: found.start()] if found else inner, escape))

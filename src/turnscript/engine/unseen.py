@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from turnscript.conversation import Assistant, Item
 
 if TYPE_CHECKING:
-    from turnscript.engine.layout import Place
+    from turnscript.engine.layout import Layout, Place
+    from turnscript.engine.past import Past
     from turnscript.engine.render import Composer
+    from turnscript.engine.spans import Writer
 
 
 def vanishes(composer: Composer, place: Place, items: Sequence[Item], at: int, joint: str | None) -> bool:
-    """Whether an item is an empty answer beside something else that nothing would show, which is a loss.
+    """Return whether an item is an empty answer beside something else that nothing would show, which is a loss.
 
     White space is not kept, or none joins. `joint`: what joins it to the item before; None where it opens a turn.
     """
@@ -36,15 +38,18 @@ def vanishes(composer: Composer, place: Place, items: Sequence[Item], at: int, j
 
 
 def _shown_behind(composer: Composer, items: Sequence[Item], at: int) -> Item | None:
-    """The next item that is written. What a prompt leaves out, or has no place for, stands between no two."""
+    """Return the next item that is written. What a prompt leaves out, or has no place for, stands between no two."""
     behind = range(at + 1, len(items))
-    return next((items[one] for one in behind if _is_shown(composer, items[one], composer.out.item + one - at)), None)
+    layout, past, shift = composer.layout, composer.past, composer.out.item - at
+    out = composer.out.copied(0)  # the losses of an item are told when its turn comes
+    return next((items[one] for one in behind if is_shown(layout, past, items[one], one + shift, out)), None)
 
 
-def _is_shown(composer: Composer, item: Item, index: int) -> bool:
-    place = composer.layout.place_for(item)
-    if place is None or (composer.past.hides(place, index) and not composer.out.archive):
+def is_shown(layout: Layout, past: Past, item: Item, index: int, out: Writer) -> bool:
+    """Return whether anything is written of an item at a position. `out` is told what that loses of it."""
+    place = layout.place_for(item)
+    if place is None or (past.hides(place, index) and not out.archive):
         return False
     if place.unseen_if_empty and not item.open and place.body.is_empty(item):
         return False
-    return place.body.shows(item, composer.out.copied(0))  # whose losses are told when its turn comes
+    return place.body.shows(item, out)

@@ -73,13 +73,13 @@ class Header(NamedTuple):
         return bool(self.flag or self.type)
 
     def opened(self, open_: str, key: str, value: str) -> str:
-        """The tag before a JSON value. `key`: the name as an attribute's value."""
+        """Return the tag before a JSON value. `key`: the name as an attribute's value."""
         said = f' {self.flag}="{"true" if value.startswith(_QUOTE) else "false"}"' if self.flag else ""
         said += f' {self.type}="{_type_of(value)}"' if self.type else ""
         return f"{open_} {self.key}={key}{said}{self.end}"
 
     def rule(self, open_: str, key: Node | str, text: bool | None) -> Node:
-        """The tag before a value of any kind, a `text` or not."""
+        """Return the tag before a value of any kind, a `text` or not."""
         said: list[Node | str] = [f' {self.flag}="{"true" if text else "false"}"'] if self.flag else []
         if self.type:
             types = choice(*map(Text, _OTHER_TYPES))
@@ -175,16 +175,16 @@ class XmlParameters(PlainBody):
         return argument_text(shown_text(value, kind), kind)
 
     def read(self, payload: Payload) -> dict[str, Any]:
-        """The arguments."""
+        """Return the arguments."""
         message = f"parameters are written {self._open} {self.key}=...{self.head_end}value{self._close}"
         raise InvalidTranscript(message, line=payload.line, column=1, expected=self._open)
 
     def machine(self, reading: Reading) -> Machine:
-        """A reader for parameters that come in pieces."""
+        """Return a reader for parameters that come in pieces."""
         return ParameterReader(self._open, self._close, self.end, reading, self._header)
 
     def grammar(self, call: CallRules) -> Node:
-        """A tag for each parameter of the schema, in its order."""
+        """Return a tag for each parameter of the schema, in its order."""
         kinds = kinds_of({call.name: call.tool}, call.name)
         any_key = self._rule(sequence('"', KEY, '"'), False)
         return call.parameters(kinds, partial(self._opened, call, kinds), any_key, f"{self._close}{self.behind}")
@@ -207,13 +207,13 @@ class _Tags(NamedTuple):
     longest: int
 
     def may_come_at(self, text: str, position: int) -> bool:
-        """Whether the end of a text, from `position` on, is the beginning of one."""
+        """Return whether the end of a text, from `position` on, is the beginning of one."""
         return len(text) - position <= self.longest and text[position:] in self.beginnings
 
 
 @lru_cache(maxsize=64)
 def tags_of(*tags: str) -> _Tags:
-    """Tags that are looked for together, made once."""
+    """Return tags that are looked for together, made once."""
     beginnings = frozenset(tag[:length] for tag in tags for length in range(len(tag) + 1))
     return _Tags(tags, beginnings, max(map(len, tags)))
 
@@ -256,7 +256,7 @@ class ParameterReader(Machine):
         return self._followers.may_come_at(text, 0) and not text.startswith((self._end, self._again, self._open))
 
     def _waits_inside(self, text: str) -> bool:
-        """Whether a piece of a value changes nothing yet: a tag that may end it goes on, or it is told when it ends."""
+        """Return whether a piece of a value changes nothing yet: a tag may go on, or it is told at its end."""
         tag = 0 if self._kind == "string" else self._next_tag(text, 0)
         if tag < 0:
             return len(text) < _FURTHEST
@@ -285,7 +285,7 @@ class ParameterReader(Machine):
         self.deltas.append(text)
 
     def _between(self, text: str, position: int) -> tuple[int, bool]:
-        """White space, then a parameter or the end of the call."""
+        """Read white space, then a parameter or the end of the call."""
         position = _SPACE.match(text, position).end()  # type: ignore[union-attr]
         if text.startswith((self._end, self._again), position):
             self.done = True
@@ -316,7 +316,7 @@ class ParameterReader(Machine):
         return end + len(self._head.end), False
 
     def _begin(self, key: str, said: Kind | None = None) -> None:
-        """The value of a key begins. `said`: what it is, where its tag says so."""
+        """Begin the value of a key. `said`: what it is, where its tag says so."""
         self._kind = said or self._kinds.get(key, "either")
         self._say(f"{', ' if self._count else '{'}{json_string(key)}: " + ('"' if self._kind == "string" else ""))
         self._count += 1
@@ -324,7 +324,7 @@ class ParameterReader(Machine):
         self._state = self._inside
 
     def _inside(self, text: str, position: int) -> tuple[int, bool]:
-        """A value. At its closing tag, what follows decides; a tag that ends the turn is in no value."""
+        """Read a value. At its closing tag, what follows decides; a tag that ends the turn is in no value."""
         end = self._next_tag(text, position)
         if end < 0:
             self._piece(text[position:])
@@ -351,7 +351,7 @@ class ParameterReader(Machine):
         return after, False
 
     def _next_tag(self, text: str, position: int) -> int:
-        """Where the next tag may begin that means something in a value; -1 if nowhere."""
+        """Return where the next tag may begin that means something in a value; -1 if nowhere."""
         if self._begins is None:
             return text.find("<", position)
         found = self._begins(text, position)
@@ -374,7 +374,7 @@ class ParameterReader(Machine):
 
 
 def argument_text(shown: str, kind: Kind) -> str:
-    """The JSON text that a parameter's text stands for.
+    """Return the JSON text that a parameter's text stands for.
 
     Seed-OSS's template writes a dict or a list as Python does, so where a schema wants one, that is read, too.
     """
@@ -385,12 +385,12 @@ def argument_text(shown: str, kind: Kind) -> str:
 
 
 def _type_of(value: str) -> str:
-    """The name of the type of a JSON value."""
+    """Return the name of the type of a JSON value."""
     return _TYPES.get(value[:1], "number")
 
 
 def shown_text(value: str, kind: Kind) -> str:
-    """A JSON value as the text of a parameter."""
+    """Return a JSON value as the text of a parameter."""
     if not value.startswith('"') or kind == "json":
         return value
     text: str = json.loads(value)
@@ -398,7 +398,7 @@ def shown_text(value: str, kind: Kind) -> str:
 
 
 def kinds_of(tools: Mapping[str, Any], name: str | None) -> Mapping[str, Kind]:
-    """What the schema of a tool says of each parameter. Empty for a tool that is not known."""
+    """Return what the schema of a tool says of each parameter. Empty for a tool that is not known."""
     tool = tools.get(name) if name is not None else None
     if tool is None or tool.parameters is None:
         return {}

@@ -19,7 +19,7 @@ from turnscript.grammar.nodes import (
     references,
     sequence,
 )
-from turnscript.grammar.rules import Rules
+from turnscript.grammar.rules import Rules, returns_of
 
 MOST_LEVELS = 12
 """How deep values of a schema may be in others of the same one, as one of its rules counts them."""
@@ -32,7 +32,7 @@ def end_levels(rules: Rules) -> None:
     """Replace rules that lead back to themselves by copies that lead on to the next level."""
     own = rules.own()
     follows = {name: [one for one in references(node) if one in own] for name, node in own.items()}
-    returns = _returns(follows)
+    returns = set(returns_of(follows))
     if not returns or len(returns) > _MOST_RETURNS:
         return
     leading: dict[str, list[str]] = {name: [] for name in own}
@@ -42,28 +42,6 @@ def end_levels(rules: Rules) -> None:
     circle = {name for back in returns for name in _reached(follows, back) & _reached(leading, back)}
     if sum(_size(own[name]) for name in circle) * MOST_LEVELS <= _MOST_NODES:
         _Copies(rules, own, circle, returns).make()
-
-
-def _returns(follows: Mapping[str, list[str]]) -> set[str]:
-    """The rules to which others lead back, so that no circle is without one of them."""
-    found, done = set[str](), set[str]()
-    for root in follows:
-        path: dict[str, list[str]] = {}
-        waiting = [root]
-        while waiting:
-            name = waiting[-1]
-            if name not in path and name not in done:
-                path[name] = list(follows[name])
-            left = path.get(name)
-            if not left:
-                waiting.pop()
-                path.pop(name, None)
-                done.add(name)
-            elif (follower := left.pop()) in path:
-                found.add(follower)
-            elif follower not in done:
-                waiting.append(follower)
-    return found
 
 
 def _reached(follows: Mapping[str, list[str]], start: str) -> set[str]:

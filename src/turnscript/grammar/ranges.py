@@ -161,13 +161,13 @@ def _split(end: Decimal) -> tuple[int, str]:
     return int(whole), fraction.rstrip("0")
 
 
-def _from(whole: int, lower: str | None, upper: str | None, wanted: Range) -> list[Node]:
-    """A whole part with the fractions between two, None where there is no end."""
-    behind = _fractions(lower, upper, wanted)
-    point = [sequence(".", choice(*behind))] if behind else []
+def _from(said: int, lower: str | None, upper: str | None, wanted: Range, point: str = ".") -> list[Node]:
+    """Return a whole part with the fractions between two, None where there is no end; or a digit with what follows."""
+    more = _fractions(lower, upper, wanted)
+    behind = [sequence(point, choice(*more))] if more else []
     if _may_end(lower, upper, wanted):
-        return [sequence(str(whole), *map(optional, point))]
-    return [sequence(str(whole), one) for one in point]
+        return [sequence(str(said), *map(optional, behind))]
+    return [sequence(str(said), one) for one in behind]
 
 
 def _may_end(lower: str | None, upper: str | None, wanted: Range) -> bool:
@@ -203,8 +203,4 @@ def _fractions(lower: str | None, upper: str | None, wanted: Range) -> list[Node
 
 def _digit(digit: int, lower: str | None, upper: str | None, wanted: Range) -> list[Node]:
     """A digit of an end, and what may follow it."""
-    more = _fractions(lower, upper, wanted)
-    behind = [choice(*more)] if more else []
-    if _may_end(lower, upper, wanted):
-        return [sequence(str(digit), *map(optional, behind))]
-    return [sequence(str(digit), one) for one in behind]
+    return _from(digit, lower, upper, wanted, point="")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from turnscript.grammar.nodes import (
     EMPTY,
@@ -165,29 +166,37 @@ class Rules:
             self.lose("$", f"a schema that leads back to itself before anything is said; any value is taken ({name})")
 
     def _circular(self) -> list[str]:
-        """The rules that begin with themselves, which no reader from the left can follow."""
+        """Return the rules that begin with themselves, which no reader from the left can follow."""
         first = {name: [one for one in _beginnings(node) if one in self._rules] for name, node in self._rules.items()}
-        found, done = [], set[str]()
-        for root in first:
-            path: dict[str, list[str]] = {}
-            waiting = [root]
-            while waiting:
-                name = waiting[-1]
-                if name not in path and name not in done:
-                    path[name] = list(first[name])
-                left = path.get(name)
-                if not left:
-                    waiting.pop()
-                    path.pop(name, None)
-                    done.add(name)
-                elif (follower := left.pop()) in path:
-                    found.append(follower)
-                elif follower not in done:
-                    waiting.append(follower)
-        return found
+        return returns_of(first)
 
 
 _MOST_ROUNDS = 64
+
+
+def returns_of(follows: Mapping[str, list[str]]) -> list[str]:
+    """Return the rules to which others lead back, so that no circle is without one of them.
+
+    `follows`: for each rule those to which it leads.
+    """
+    found, done = [], set[str]()
+    for root in follows:
+        path: dict[str, list[str]] = {}
+        waiting = [root]
+        while waiting:
+            name = waiting[-1]
+            if name not in path and name not in done:
+                path[name] = list(follows[name])
+            left = path.get(name)
+            if not left:
+                waiting.pop()
+                path.pop(name, None)
+                done.add(name)
+            elif (follower := left.pop()) in path:
+                found.append(follower)
+            elif follower not in done:
+                waiting.append(follower)
+    return found
 
 
 def _beginnings(node: Node) -> list[str]:

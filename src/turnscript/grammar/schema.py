@@ -106,6 +106,14 @@ def json_text(value: Any) -> str:
     return text if text.isprintable() else json.dumps(value, separators=(",", ":"))
 
 
+def listed_strings(schema: Any) -> list[str]:
+    """Return the strings that a schema allows, if it lists what it allows."""
+    if not isinstance(schema, dict):
+        return []
+    listed = [schema["const"]] if "const" in schema else schema.get("enum")
+    return [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
+
+
 class Schema:
     """The rules of one schema. `name`: what its rules are called after; `path`: where it stands. `protect`: how a text
     of the schema is written in the place for which the rules are.

@@ -261,14 +261,14 @@ def _translated(meter: Meter, value: Any, args: tuple[Any, ...], _names: Mapping
 
 
 def _coded(meter: Meter, value: Any, args: tuple[Any, ...], names: Mapping[str, Any]) -> None:
-    """Some codecs take the square of the length."""
+    """Refuse a long text for a codec that may take the square of its length."""
     name = str(args[0] if args else names.get("encoding", "utf-8")).lower().replace("_", "-")
     if name not in ("utf-8", "utf8", "ascii", "latin-1", "utf-16", "utf-32") and len(value) > WIDEST:
         raise Stop(f"it turns more than {WIDEST} characters into {name[:40]}")
 
 
 def _backwards(meter: Meter, value: Any, args: tuple[Any, ...], _names: Mapping[str, Any]) -> None:
-    """Searching from the end may take the product of both lengths."""
+    """Refuse a search from the end that may take long: the product of both lengths."""
     for one in args[:1]:
         if isinstance(one, (str, bytes)) and len(one) * len(value) > 25 * meter.characters:
             raise Stop("it searches a long text for another one from the end")

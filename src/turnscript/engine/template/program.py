@@ -86,7 +86,7 @@ class Program:
 
     @cached_property
     def variables(self) -> frozenset[str]:
-        """The names that it reads and does not set itself, without the functions that it is given."""
+        """Return the names that it reads and does not set itself, without the functions that it is given."""
         environment = self._sandbox.Sandbox(Meter(self._limits))
         found: set[str] = self._jinja.meta.find_undeclared_variables(environment.parse(self.source))
         return frozenset(found - self._sandbox.FUNCTIONS)

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from turnscript.conversation import Item, Request, Thinking, Tool
 from turnscript.engine.escape import AUTO, POLICIES, Escape, Rule, rules_of, tags_in
 from turnscript.engine.layout import layout_of, special_tokens
-from turnscript.engine.states import model_turn
+from turnscript.engine.states import behind_opening, model_turn, no_thought
 from turnscript.engine.table import Document, Turn
 from turnscript.engine.template.arranging import ARRANGEMENTS
 from turnscript.engine.template.marks import split
@@ -163,14 +163,14 @@ class Template:
 
     @property
     def wishes(self) -> tuple[str, ...]:
-        """The names that somebody may tell it, in order: no tokens, and nothing that it sets itself."""
+        """Return the names that somebody may tell it, in order: no tokens, and nothing that it sets itself."""
         both = self._program.source + self._with_tools.source
         asked = sorted(self.variables - _GIVEN - set(self.tokens))
         return tuple(name for name in asked if not name.endswith("_token") and not _is_set(name, both))
 
     @property
     def unknown_tokens(self) -> tuple[str, ...]:
-        """The special tokens that it writes by a name that nobody told: they are left empty."""
+        """Return the special tokens that it writes by a name that nobody told: they are left empty."""
         names = sorted(name for name in self.variables if name.endswith("_token"))
         return tuple(name for name in names if not self.tokens.get(name))
 
@@ -200,30 +200,16 @@ class Template:
 
     def prefill(self, opened: str) -> str:
         """Return how much of the answer a prompt holds, with `opened` behind the opening of the model's turn."""
-        turn, ahead = self._turn, f"{self.traits.opening}{opened}"
-        core = turn.open.rstrip() if turn is not None else ""
-        at = ahead.rfind(core) if core else -1
-        if turn is None or at < 0:
-            return opened
-        return ahead[at + len(core) :].removeprefix(turn.open[len(core) :])
+        held = None if self._turn is None else behind_opening(self._turn, f"{self.traits.opening}{opened}")
+        return opened if held is None else held
 
     def seed(self, opened: str) -> str:
         """Return what a parser begins with: the prefill without what stands in place of a thought."""
         turn, held = self._turn, self.prefill(opened)
         if turn is None:
             return held
-        seed = held[self._no_thought(turn, held) :]
+        seed = held[no_thought(turn, held) or _empty_thought(turn, held) :]
         return seed if seed.strip() else ""
-
-    @staticmethod
-    def _no_thought(turn: Turn, seed: str) -> int:
-        """Return the end of what stands for no thought: nothing of it, nor of white space behind it, is the model's."""
-        found = re.match(rf"\s*{re.escape(turn.no_thought.strip())}", seed) if turn.no_thought.strip() else None
-        for one in turn.segments if found is None else ():
-            marks = [re.escape(mark.strip()) for mark in (one.open, one.close)]
-            if one.kind == Thinking.kind and all(marks):
-                found = re.match(rf"\s*{marks[0]}\s*{marks[1]}\s*\Z", seed)
-        return found.end() if found is not None else 0
 
     def missing(self, opened: str) -> str:
         """Return the white space of the turn's opening in the table that a prompt leaves to the model."""
@@ -340,6 +326,13 @@ class Template:
                 except (TemplateRefused, TemplateFailed):
                     continue
         raise refusal
+
+
+def _empty_thought(turn: Turn, held: str) -> int:
+    """Return the length of what a prompt holds of a turn, where that is a thought that says nothing; else 0."""
+    thoughts = [(one.open.strip(), one.close.strip()) for one in turn.segments if one.kind == Thinking.kind]
+    empty = (rf"\s*{re.escape(opens)}\s*{re.escape(closes)}\s*" for opens, closes in thoughts if opens and closes)
+    return len(held) if any(re.fullmatch(one, held) for one in empty) else 0
 
 
 def _is_set(name: str, source: str) -> bool:
