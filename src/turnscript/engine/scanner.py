@@ -254,6 +254,12 @@ class Unescaper:
 
 
 @lru_cache(maxsize=256)
+def scanner_for(literals: tuple[str, ...]) -> Scanner[None]:
+    """Return the scanner of literals that mean nothing but themselves; each call of an answer has the same ones."""
+    return Scanner(dict.fromkeys(literals))
+
+
+@lru_cache(maxsize=256)
 def scanner_of(escape: Escape) -> Scanner[None]:
     """The scanner that looks for escapes only."""
     return Scanner({}, escape)
