@@ -17,7 +17,7 @@ from turnscript.engine.escape import Escape, tags_in
 from turnscript.engine.functioncalls import value_of
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.repeats import joined, lose_arguments
-from turnscript.engine.scanner import Scanner
+from turnscript.engine.scanner import scanner_for
 from turnscript.engine.spans import Writer
 from turnscript.engine.structures import LONGEST_WORD, StructureMachine, may_be
 from turnscript.engine.table import Payload
@@ -207,7 +207,7 @@ class _BracedMachine(StructureMachine):
     def __init__(self, reading: Reading, mark: str, prefix: str) -> None:
         super().__init__(reading, mark[0])
         self._mark, self._prefix, self._escape = mark, prefix, reading.escape
-        self._marks: Scanner[None] = Scanner({mark: None})
+        self._marks = scanner_for((mark,))
         self._inside = self._in_string
 
     def fields(self) -> dict[str, Any] | None:

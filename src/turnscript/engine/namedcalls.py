@@ -18,7 +18,7 @@ from turnscript.engine.jsonmachine import JsonMachine
 from turnscript.engine.jsonscan import ValueScanner
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.numbering import Numbering
-from turnscript.engine.scanner import Scanner
+from turnscript.engine.scanner import scanner_for
 from turnscript.engine.spans import Writer
 from turnscript.grammar.nodes import EMPTY, Node, optional, sequence
 from turnscript.jsontext import is_object, json_string
@@ -105,9 +105,9 @@ class _NamedMachine(JsonMachine):
         if not self._strict:  # white space around a mark says nothing in what a model writes
             mark, id_mark, also_mark = mark.strip() or mark, id_mark.strip(), body.also_mark.strip()
         self._mark, self._also_mark = mark, also_mark
-        self._ends = dict.fromkeys([*reading.ends, *reading.closes], "")
-        self._last = {**self._ends, **{one: one for one in (mark, also_mark) if one}}
-        self._marks = Scanner({**self._last, **({id_mark: id_mark} if id_mark else {})})
+        self._ends = (*reading.ends, *reading.closes)
+        self._last = (*self._ends, *(one for one in (mark, also_mark) if one))
+        self._marks = scanner_for((*self._last, id_mark) if id_mark else self._last)
         self._said: list[str] = []  # of the name or the id, still escaped
         self._word: str | None = None
         self._value: ValueScanner | None = None
@@ -146,7 +146,7 @@ class _NamedMachine(JsonMachine):
         if known:
             self.name, self._value = self._word, ValueScanner()
         else:
-            self._marks = Scanner(self._last)
+            self._marks = scanner_for(self._last)
         return found.end()
 
     def _name_in(self, said: str) -> str:

@@ -259,6 +259,12 @@ class Unescaper:
 
 
 @lru_cache(maxsize=256)
+def scanner_for(literals: tuple[str, ...]) -> Scanner[None]:
+    """Return the scanner of literals that mean nothing but themselves; each call of an answer has the same ones."""
+    return Scanner(dict.fromkeys(literals))
+
+
+@lru_cache(maxsize=256)
 def scanner_of(escape: Escape) -> Scanner[None]:
     """Return the scanner that looks for escapes only."""
     return Scanner({}, escape)
