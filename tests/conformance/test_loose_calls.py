@@ -16,6 +16,7 @@ from turnscript.events import Event
 from turnscript.format import Format
 
 CASES = tomllib.loads((Path(__file__).parents[1] / "cases" / "habits.toml").read_text(encoding="utf-8"))["case"]
+MENDED = {"mended_call", "missing_close", "cut_tag"}
 LOOSE = [one for one in CASES if "format" not in one]
 TAGGED = [one for one in CASES if "format" in one]
 OFFERED = [ts.Tool(name="get_weather"), ts.Tool(name="search")]
@@ -47,17 +48,18 @@ def told(response: ts.Response) -> tuple[str, list[list[str]]]:
 def test_a_habit_is_understood_in_any_pieces(format_name: str, case: dict[str, Any]) -> None:
     format_ = ts.get_format(format_name)
     written = case["written"]
-    whole = check_events(answered(format_, [written]), written)
+    finish = case.get("finish", "stop")
+    whole = check_events(answered(format_, [written], finish=finish), written)
     own = has_fences(format_) and "```" in written
     text, calls = told(whole)
     assert (case.get("text", ""), case["calls"]) == (text.rstrip("\n") if own else text, calls)
     kinds = {issue.kind for issue in whole.issues} - {"missing_open", "odd_call"}
-    if "issue" in case:
-        assert {case["issue"]} == kinds
+    if "issues" in case:
+        assert set(case["issues"]) == kinds
     else:
-        assert kinds == {"mended_call"} if case["calls"] and not own else kinds <= {"mended_call", "missing_close"}
+        assert kinds == {"mended_call"} if case["calls"] and not own else kinds <= MENDED
     for pieces in every_cut(written):
-        assert whole == check_events(answered(format_, pieces), written)
+        assert whole == check_events(answered(format_, pieces, finish=finish), written)
 
 
 @pytest.mark.parametrize("case", LOOSE, ids=[f"{one['family']}: {one['source']}" for one in LOOSE])

@@ -92,11 +92,19 @@ class LooseRun:
         return position
 
     def ends(self, cut: bool) -> bool:
-        """Tell whether the run is one where the text is over. `cut`: by the limit, so no structure is closed for it."""
+        """Tell whether the run is one where the text is over.
+
+        `cut`: by the limit, so no structure is closed for it, and calls before one that is `unfinished` are some.
+        """
         if self._value and not cut and self._head and not self._quote:
             self._take("".join(self._value).rstrip() + "".join(_CLOSES[one] for one in reversed(self._open)))
             self._value = []
-        return bool(self.found) and not self.failed and not self._value and not self._fresh
+        return bool(self.found) and not self.failed and (cut or not self.unfinished)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether another call has begun, or an enclosure of one."""
+        return bool(self._value) or self._fresh
 
     def _between(self, text: str, position: int, closing: bool) -> int:
         """Read what stands outside values: what opens or closes an enclosure, a label, or the beginning of a value."""

@@ -79,7 +79,7 @@ class LooseSteps(CallSteps):
     def _loose(self, text: str, position: int) -> int:
         """Return what may be calls, as far as it goes."""
         run = self._the_run()
-        after = run.feed(text, position, self._closing)
+        after = run.feed(text, position, self._closing and not self._is_cut)
         self._run_raw.append(text[position:after])
         if run.failed:
             self._refuse_run(after)
@@ -145,11 +145,13 @@ class LooseSteps(CallSteps):
         """End a run inside which the text is over: its calls are told, or read as text."""
         run = self._the_run()
         if self._held:
-            self._offset += run.feed(self._held, 0, True)
+            self._offset += run.feed(self._held, 0, not self._is_cut)
             self._run_raw.append(self._held)
             self._held = ""
-        if run.ends(self._finish == "length"):
+        if run.ends(self._is_cut):
             self._tell_run(0)
+            if run.unfinished:
+                self._issue("unclosed_call", "the text ends inside a call", 0)
             return
         self._refuse_run(0)
         again, self._again = self._again, ""
@@ -164,6 +166,11 @@ class LooseSteps(CallSteps):
     @abstractmethod
     def _finish_step(self) -> None:
         """End whatever goes on when the text is over."""
+
+    @property
+    def _is_cut(self) -> bool:
+        """Whether the limit of tokens has ended the text."""
+        return self._finish == "length"
 
     def _the_run(self) -> LooseRun:
         assert self._held_run is not None
