@@ -76,21 +76,21 @@ class Opened(NamedTuple):
     closed: str
 
     def texts(self, texts: Sequence[str], marks: Sequence[int]) -> list[str]:
-        """The pieces of a Writer as they are in what is trained."""
+        """Return the pieces of a Writer as they are in what is trained."""
         return [
             self.closed if text == self.rendered and mark // ITEM in self.empty else text
             for text, mark in zip(texts, marks, strict=True)
         ]
 
     def spans(self, spans: Sequence[Span]) -> list[Span]:
-        """The same of the spans of a prompt."""
+        """Return the spans of a prompt."""
         return [
             span._replace(text=self.closed) if span.text == self.rendered and span.item in self.empty else span
             for span in spans
         ]
 
     def as_given(self, marks: Sequence[int]) -> list[int]:
-        """Marks of a Writer, by the items of the conversation as it was given: an empty answer is of the call."""
+        """Return the marks of a Writer by the items as they were given: an empty answer is of the call."""
         origins = self.origins
         return [origins[mark // ITEM] * ITEM + mark % ITEM if mark >= 0 else mark for mark in marks]
 
@@ -107,7 +107,7 @@ class AnswerBeginnings:
         self._tight = self._rendered[opening.endswith("\n") and self._rendered.startswith("\n") :]
 
     def opened(self, request: Request) -> Opened | None:
-        """A conversation as a model says it, answer by answer; None if that is the conversation itself."""
+        """Return a conversation as a model says it, answer by answer; None if that is the conversation itself."""
         items = request.items
         kinds = self.kinds
         if not kinds or kinds.isdisjoint(map(type, items)) or not _may_begin(items, kinds):
@@ -140,7 +140,7 @@ class AnswerBeginnings:
         )
 
     def _places(self, items: Sequence[Item]) -> Iterator[int]:
-        """Where answers begin with an item that needs an empty one before it, or with that empty one."""
+        """Give where answers begin with an item that needs an empty one before it, or with that empty one."""
         past = Past.of(self._layout)
         past.note(items, 0)
         begins, behind_result = True, False
@@ -159,13 +159,12 @@ class AnswerBeginnings:
 
     @cached_property
     def kinds(self) -> frozenset[type[Item]]:
-        """The kinds of items before which an answer is ended; none in most formats."""
+        """Return the kinds of items before which an answer is ended; none in most formats."""
         return self._apart[False] | self._apart[True]
 
     @cached_property
     def _closing(self) -> tuple[str, bool]:
-        """How an empty answer is closed: at once, if it is read as well so. And whether a transcript with it reads as
-        one without it."""
+        """Return how an empty answer is closed: at once, if it reads so; and whether it reads as none."""
         apart = [(before, item) for before, item in _PROBED if type(item) in self._apart[before is _RESULTS]]
         for closed in (self._tight, self._rendered):
             read = [self._read(before, item, closed) for before, item in apart]
@@ -179,7 +178,7 @@ class AnswerBeginnings:
 
     @cached_property
     def _apart(self) -> tuple[frozenset[type[Item]], frozenset[type[Item]]]:
-        """The items that no prompt of their own leads to, behind what a user says and behind a result."""
+        """Return the items that no prompt of their own leads to, behind what a user says and behind a result."""
         if self._format.document.generation.kind != Assistant.kind:
             return frozenset(), frozenset()
         found = [(before is _RESULTS, type(item)) for before, item in _PROBED if self._is_apart(before, item)]
@@ -187,7 +186,7 @@ class AnswerBeginnings:
         return asked, answered
 
     def _is_apart(self, before: Sequence[Item], item: Item) -> bool:
-        """Whether prompts lead to an item only behind an empty answer, and both are read as the item alone."""
+        """Return whether prompts lead to an item only behind an empty answer, and both are read as the item alone."""
         try:
             bare = self._format.write(_request([*before, item])).text
             led = any(bare.startswith(prompt.text) for prompt in self._prompts(before, item))
@@ -196,8 +195,9 @@ class AnswerBeginnings:
             return False
 
     def _read(self, before: Sequence[Item], item: Item, closed: str) -> list[type[Item]]:
-        """What a transcript reads as that has an empty answer, closed so, before an item: the types of its items.
-        Nothing where the answer goes on from no prompt, or where the parser of that does not read the item alone."""
+        """Return what a transcript reads as that has an empty answer, closed so, before an item: the types of its
+        items. Nothing where the answer goes on from no prompt, or where the parser of that does not read the item
+        alone."""
         said = _request([*before, *_SILENCE, item])
         out = self._format.write(said)
         opened = Opened(said, said, [], [], frozenset({len(before)}), self._rendered, closed)
@@ -217,7 +217,7 @@ class AnswerBeginnings:
             return []
 
     def _prompts(self, before: Sequence[Item], item: Item) -> Iterator[Prompt]:
-        """The prompts that lead to an item: one for an answer, and to a thought one that asks for it."""
+        """Give the prompts that lead to an item: one for an answer, and to a thought one that asks for it."""
         yield self._format.prompt(_request(before), thinking=False)
         if isinstance(item, Thinking):
             yield self._format.prompt(_request(before), thinking=True)
@@ -228,7 +228,7 @@ def _types(items: Sequence[Item]) -> list[type[Item]]:
 
 
 def _with_items(request: Request, items: list[Item]) -> Request:
-    """A request with other items."""
+    """Return a request with other items."""
     return replace(request, conversation=replace(request.conversation, items=items))
 
 
@@ -237,19 +237,19 @@ def _request(items: Sequence[Item]) -> Request:
 
 
 def _nothing(where: str) -> Assistant:
-    """An empty answer."""
+    """Return an empty answer."""
     return Assistant(content=[Text(text="")], at=where)
 
 
 def _is_nothing(item: Item) -> bool:
-    """Whether an item is an answer that says the empty text and nothing else that a model sees."""
+    """Return whether an item is an answer that says the empty text and nothing else that a model sees."""
     if not isinstance(item, Assistant) or item.open or item.name is not None or item.extra or len(item.content) > 1:
         return False
     return not item.content or (type(part := item.content[0]) is Text and not part.text and not part.extra)
 
 
 def _may_begin(items: Sequence[Item], kinds: frozenset[type[Item]]) -> bool:
-    """Whether an item of these kinds may begin an answer, by what stands before it: most often, a word does."""
+    """Return whether an item of these kinds may begin an answer, by what stands before it: most often, a word does."""
     for at, kind in enumerate(map(type, items)):
         if kind in kinds and (not at or type(before := items[at - 1]) not in _SPOKEN or _is_nothing(before)):
             return True
@@ -257,7 +257,7 @@ def _may_begin(items: Sequence[Item], kinds: frozenset[type[Item]]) -> bool:
 
 
 def _placed(item: Item, where: str) -> Item:
-    """An item that says where it stands, because others come before it."""
+    """Return an item that says where it stands, because others come before it."""
     found = copy(item)
     found.at = where
     return found

@@ -112,7 +112,7 @@ def build(  # noqa: PLR0913  (each is one question of its own)
 
 
 def _begin(prepared: Prepared, folder: Path, numbers: Sequence[int], progress: Watch | None) -> tuple[_Seen, list[int]]:
-    """What is done already, and the shards that are missing."""
+    """Return what is done already, and the shards that are missing."""
     sizes = {number: sum(part.piece.size for part in prepared.shards[number]) for number in numbers}
     seen = _Seen(sum(sizes.values()), progress)
     missing = []
@@ -136,12 +136,12 @@ class _Seen:
         self._sum = Done()
 
     def found(self, number: int, done: Done) -> None:
-        """A shard was there already."""
+        """Count a shard that was there already."""
         self._before = Done(*map(sum, zip(self._before, done, strict=True)))
         self.tell(number, done)
 
     def tell(self, number: int, done: Done) -> None:
-        """So far is a shard."""
+        """Tell how far a shard is."""
         before = self._done.get(number, Done())
         self._done[number] = done
         self._sum = Done(*[total + new - old for total, new, old in zip(self._sum, done, before, strict=True)])
@@ -149,13 +149,13 @@ class _Seen:
             self._watch(Progress("shards", *self._sum, self._total, self._before))
 
     def merged(self, documents: int) -> None:
-        """So many documents are written."""
+        """Tell how many documents are written."""
         if self._watch is not None:
             self._watch(Progress("merge", self._sum.rows, documents, self._sum.rejects))
 
 
 def _write_times(out: Path, executor: Executor, began: tuple[float, float], merged: float, made: int) -> None:
-    """What differs from run to run: when, how long, and by what."""
+    """Write what differs from run to run: when, how long, and by what."""
     now = time.monotonic()
     facts = {
         "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began[0])),

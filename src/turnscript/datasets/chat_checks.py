@@ -12,7 +12,7 @@ from turnscript.errors import TurnscriptError
 
 
 def chat_faults(example: Example, written: Written) -> Iterator[str]:
-    """What is wrong with a conversation as it was written, a sentence each; nothing if it is as it should be."""
+    """Give what is wrong with a conversation as it was written, a sentence each; nothing if it is as it should be."""
     if not written.data:
         return
     try:

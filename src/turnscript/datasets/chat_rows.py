@@ -89,12 +89,12 @@ class Clean(Struct, gc=False):
 
 @cache
 def chat_api() -> Api:
-    """The API of those messages."""
+    """Return the API of those messages."""
     return next(api for api in map(get_api, apis()) if api.endpoint == CHAT_PATH)
 
 
 def read_clean(data: bytes) -> Clean | None:
-    """A row with nothing but messages and tools, if nothing in it has to be put right, and nothing taken apart."""
+    """Return a row with messages and tools alone, if nothing in it has to be put right or taken apart."""
     said = read_said(data)
     if said is not None:
         api = chat_api()
@@ -118,7 +118,7 @@ def read_clean(data: bytes) -> Clean | None:
 
 
 def _thoughts_apart(items: list[Item]) -> list[Item] | None:
-    """Messages of one text each, with the thoughts that stand before answers; None where an answer is only a thought.
+    """Return messages of one text each, with the thoughts before answers; None where an answer is only a thought.
 
     Most sets of reasoning have nothing but such rows, so this has to be as quick as a row without thoughts.
     """
@@ -137,7 +137,7 @@ def _thoughts_apart(items: list[Item]) -> list[Item] | None:
 
 
 def read_messages(value: Json, tools: Json | None = None, functions: Json | None = None, at: str = _MESSAGES) -> Chat:
-    """Messages, and the tools beside them, put right and read. `at`: where the messages stand in the row."""
+    """Return messages, and the tools beside them, put right and read. `at`: where the messages stand in the row."""
     by_turn: dict[str, float] = {}
     body: dict[str, Any] = {"messages": _repaired(embedded(value, at), at, by_turn)}
     body["tools"] = [] if tools is None else chat_tools(tools, "$.tools")
@@ -146,7 +146,7 @@ def read_messages(value: Json, tools: Json | None = None, functions: Json | None
 
 
 def read_joined(members: Members, first: str, second: str) -> Chat:
-    """The messages of two members as one conversation; those of the first are not trained."""
+    """Return the messages of two members as one conversation; those of the first are not trained."""
     for key in (first, second):
         if key not in members:
             raise absent(f"$.{key}", "an array of messages")
@@ -174,14 +174,14 @@ def read_joined(members: Members, first: str, second: str) -> Chat:
 
 
 def example_of(chat: Chat, weight: float | None) -> Example:
-    """Messages as an example. `weight`: a mark of the row, which is that of its answer, and of no question."""
+    """Return messages as an example. `weight`: a mark of the row, which is that of its answer, and of no question."""
     items = enumerate(chat.request.items)
     answered = [index for index, item in items if index not in chat.context and isinstance(item, WRITTEN)]
     return Example(chat.request, weights=with_row(chat.weights, answered, weight), context=chat.context)
 
 
 def read_tools(value: Json | None, at: str = "$.tools") -> list[Tool]:
-    """A list of tools in any of its dialects."""
+    """Return a list of tools in any of its dialects."""
     if value is None or not (found := chat_tools(value, at)):
         return []
     body: Members = {"messages": Json(b"[]"), "tools": spelled_list(found)}
@@ -192,7 +192,7 @@ def read_tools(value: Json | None, at: str = "$.tools") -> list[Tool]:
 
 
 def spelled_list(values: list[Json]) -> Json:
-    """Values as one array."""
+    """Return values as one array."""
     return Json(msgjson.encode(values))
 
 
@@ -280,7 +280,7 @@ def _check_said(members: Members, at: str) -> None:
 
 
 def is_taken(key: str) -> bool:
-    """Whether a member of a message is read as more than a note on it, or refused."""
+    """Return whether a member of a message is read as more than a note on it, or refused."""
     return key in _ADDRESSES or (key in CONVERSATIONAL and key not in _SAID) or is_mark(key)
 
 
@@ -354,7 +354,7 @@ def _check_members(call: Members, at: str) -> None:
 
 
 def _repaired_parts(members: Members, at: str) -> float | None:
-    """The weight that the parts of a content have, if any; nulls and marks are taken off them."""
+    """Return the weight that the parts of a content have, if any; nulls and marks are taken off them."""
     content = members.get("content")
     if content is None or first_byte(content) != b"[":
         return None
@@ -371,14 +371,14 @@ def _repaired_parts(members: Members, at: str) -> float | None:
 
 
 def same_text(value: Json, items: list[Item], at: str) -> bool:
-    """Whether a string repeats what the first user says in the items."""
+    """Return whether a string repeats what the first user says in the items."""
     first = next((item for item in items if item.kind == "user"), None)
     parts = getattr(first, "content", [])
     return len(parts) == 1 and getattr(parts[0], "text", None) == text(value, at)
 
 
 def score_messages(messages: list[Any]) -> tuple[float, str]:
-    """How much a decoded list looks like messages of this form."""
+    """Return how much a decoded list looks like messages of this form."""
     if not all(isinstance(one, dict) and isinstance(one.get("role"), str) for one in messages):
         return 0, ""
     strange = [one["role"] for one in messages if one["role"] not in _ROLES]

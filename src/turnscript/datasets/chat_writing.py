@@ -67,7 +67,7 @@ class _Said(Struct, gc=False):
 
 
 def write_chat(example: Example) -> Written:
-    """The conversation of an example."""
+    """Return the conversation of an example."""
     if example.text is not None or example.mask:
         return Written(b"", ())
     request = example.request
@@ -82,13 +82,13 @@ def write_chat(example: Example) -> Written:
 
 
 def read_chat(data: bytes) -> Chat:
-    """What `write_chat` wrote, as a form reads it. Raises BadRow for what is no conversation."""
+    """Return what `write_chat` wrote, as a form reads it. Raises BadRow for what is no conversation."""
     members = record(data)
     return read_messages(members.get("messages", Json(_NULL)), members.get("tools"))
 
 
 def _texts(items: Sequence[Item]) -> list[_Said] | None:
-    """The messages of items that say one text each and nothing beside it, as most do; None if one says more."""
+    """Return the messages of items that say one text each and nothing beside it, as most do; None if one says more."""
     found: list[_Said] = []
     for item in items:
         role = _ROLES.get(type(item))
@@ -105,7 +105,7 @@ def _texts(items: Sequence[Item]) -> list[_Said] | None:
 
 
 def _messages(example: Example, losses: list[Loss]) -> list[Body]:
-    """Everything but the tools."""
+    """Return the messages: everything but the tools."""
     request, api = example.request, chat_api()
     own = request.origin == api.origin
     exact = own and not any(map(_says_more, request.items))
@@ -127,14 +127,14 @@ def _messages(example: Example, losses: list[Loss]) -> list[Body]:
 
 
 def _doubts(items: Sequence[Item]) -> Iterator[Loss]:
-    """Texts of messages without a thought that reading takes for one, or for half of one."""
+    """Give a loss for each text without a thought that reading takes for one, or for half of one."""
     for members in group(items):
         if not any(isinstance(item, Thinking) and text_content(item.content) for item in members):
             yield from [Loss(item.at, "approximated", _THOUGHT) for item in members if has_doubt(item)]
 
 
 def _says_more(item: Item) -> bool:
-    """Whether an item says what no message does, so that the API must be asked to write it as one from elsewhere."""
+    """Return whether an item says what no message does, so that the API must write it as one from elsewhere."""
     if isinstance(item, Thinking):
         proofs = (item.signature, item.redacted, item.encrypted, item.id)
         return bool(item.summary) or item.of != "reason" or any(one is not None for one in proofs)
@@ -142,7 +142,7 @@ def _says_more(item: Item) -> bool:
 
 
 def _own(item: Item, losses: list[Loss]) -> Item:
-    """An item of the API itself: as it came, but that how a content is written does not depend on how it was."""
+    """Return an item of the API itself: as it came, but that how a content is written does not depend on how it was."""
     own = item.hints
     shape = own is not None and own.shape and getattr(item, "content", True)
     envelope = _told(own.envelope, message_path(item.at), losses) if own is not None else {}
@@ -157,14 +157,14 @@ def _own(item: Item, losses: list[Loss]) -> Item:
 
 
 def _told(extra: Extra, at: str, losses: list[Loss]) -> Extra:
-    """Unnamed members, without those that say nothing here or would say another thing."""
+    """Return unnamed members, without those that say nothing here or would say another thing."""
     said = {key: value for key, value in extra.items() if bytes(value) != _NULL}
     losses += [Loss(f"{at}.{key}", "dropped", _NOT_HERE) for key in said if is_taken(key)]
     return {key: value for key, value in said.items() if not is_taken(key)}
 
 
 def _foreign(item: Item, losses: list[Loss]) -> Item:
-    """An item from elsewhere without what nobody knows here: unnamed members, and how another API writes it."""
+    """Return an item from elsewhere without what nobody knows here: unnamed members, and how another API writes it."""
     content = getattr(item, "content", ())
     if not item.extra and item.hints is None and not any(part.extra for part in content):
         return item
@@ -182,7 +182,7 @@ def _foreign(item: Item, losses: list[Loss]) -> Item:
 
 
 def _ended(item: Item, losses: list[Loss]) -> Item:
-    """A last item that is not finished: an answer can say so."""
+    """Return a last item that is not finished: an answer can say so."""
     found = copy(item)
     found.open = False
     if isinstance(item, Assistant):
@@ -194,7 +194,7 @@ def _ended(item: Item, losses: list[Loss]) -> Item:
 
 
 def _weighed(items: Sequence[Item], weights: Sequence[float | None]) -> list[Item]:
-    """Items that tell their weights. One that counts otherwise than the one before it begins a message of its own."""
+    """Return items that tell their weights. One that counts otherwise than the one before begins a message."""
     found: list[Item] = []
     for members in group(items):
         first = len(found)
@@ -206,7 +206,7 @@ def _weighed(items: Sequence[Item], weights: Sequence[float | None]) -> list[Ite
 
 
 def _marked(item: Item, weight: float | None, *, apart: bool) -> Item:
-    """The first item of a message that has a weight, or (`apart`) that another one ends before it."""
+    """Return the first item of a message that has a weight, or (`apart`) that another one ends before it."""
     if weight is None and not apart:
         return item
     found = copy(item)
@@ -219,7 +219,7 @@ def _marked(item: Item, weight: float | None, *, apart: bool) -> Item:
 
 
 def _tools(request: Request, losses: list[Loss]) -> str | None:
-    """The tools as a string of JSON; None if there are none. Those that come and go are those of the end."""
+    """Return the tools as a string of JSON; None if there are none. Those that come and go are those of the end."""
     changes = [item for item in request.items if type(item) is ToolsChange]
     if not request.tools and not changes:
         return None

@@ -107,7 +107,7 @@ _decode_said = msgspec.json.Decoder(_SaidRow).decode
 
 
 def is_clean(data: bytes) -> bool:
-    """Whether a row is nothing but messages and tools, as the API has them."""
+    """Return whether a row is nothing but messages and tools, as the API has them."""
     try:
         _decode(data)
     except _ERRORS:
@@ -116,7 +116,7 @@ def is_clean(data: bytes) -> bool:
 
 
 def read_said(data: bytes) -> Spoken | None:
-    """A row in which every message says one text and there is nothing else, and somebody says something.
+    """Return a row in which every message says one text and there is nothing else, and somebody says something.
 
     None for all other rows.
     """
@@ -131,6 +131,6 @@ def read_said(data: bytes) -> Spoken | None:
 
 
 def may_hold_tags(texts: Sequence[str]) -> bool:
-    """Whether a thought, a call or tools may stand in one of these texts in tags. Most have not even a bracket."""
+    """Return whether a thought, a call or tools may stand in these texts in tags. Most have no bracket."""
     bracketed = [text for text in texts if "<" in text]
     return bool(bracketed) and any(_THOUGHT in text or _CALL in text for text in bracketed)

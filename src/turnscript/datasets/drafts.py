@@ -59,7 +59,7 @@ class Draft:
 
     @property
     def digest(self) -> bytes:
-        """What two examples have in common only if they are the same text with the same weights, the end's included.
+        """Return what examples have in common only if they are the same text with the same weights and end.
 
         A text that was tokenized holds its UTF-8 already, most often, and need not be encoded for this.
         """

@@ -50,7 +50,7 @@ class Encoded(NamedTuple):
 
 
 def encode(plan: Plan, request: Request, weights: Mapping[int, float] | None = None) -> Encoded:
-    """What `Plan.encode` gives."""
+    """Return what `Plan.encode` gives."""
     if plan.expand != NONE:
         message = "a conversation becomes several samples by this plan; ask for all of them with `encode_all`"
         raise InvalidInput(message, path="$.expand", expected=NONE, got=plan.expand)
@@ -58,7 +58,7 @@ def encode(plan: Plan, request: Request, weights: Mapping[int, float] | None = N
 
 
 def encode_all(plan: Plan, request: Request, weights: Mapping[int, float] | None = None) -> list[Encoded]:
-    """What `Plan.encode_all` gives."""
+    """Return what `Plan.encode_all` gives."""
     encoder = _encoder(digest_of(plan.row_facts()), msgspec.json.encode(plan))
     check_items(request.items)
     parts = RowSamples(encoder, plan).parts(Example(request, weights=dict(weights or {})))
@@ -84,5 +84,5 @@ def _stretches(tokens: Sequence[Token]) -> Iterator[Stretch]:
 
 @lru_cache(maxsize=4)
 def _encoder(_key: str, plan: bytes) -> Encoder:
-    """Making one takes longer than many conversations do."""
+    """Return the encoder of a plan. Making one takes longer than many conversations do."""
     return encoder_of(msgspec.json.decode(plan, type=Plan))

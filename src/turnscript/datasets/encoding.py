@@ -95,7 +95,7 @@ class Encoder:
         self._drafter = Drafter(format, train, options)
 
     def encode(self, examples: Sequence[Example]) -> list[Sample | Problem]:
-        """A sample of each example, or what is wrong with it. Give it many at once: that is what makes it fast."""
+        """Return a sample of each example, or what is wrong with it. Many at once make it fast."""
         results: list[Sample | Problem | None] = [None] * len(examples)
         places: list[int] = []
         drafts: list[Draft] = []
@@ -112,23 +112,23 @@ class Encoder:
         return [result for result in results if result is not None]
 
     def counts(self, example: Example) -> list[int]:
-        """Of each item, the byte that its trained tokens get. Raises BadRow for weights that cannot be meant."""
+        """Return for each item the byte that its trained tokens get. Raises BadRow for weights that cannot be meant."""
         return self._drafter.weights(example)
 
     def normalized(self, example: Example) -> Example:
-        """An example as it is written: its JSON in one spelling, where the options want that."""
+        """Return an example as it is written: its JSON in one spelling, where the options want that."""
         return self._drafter.normalized(example)[0]
 
     def as_said(self, example: Example) -> tuple[Example, Opened | None]:
-        """A conversation as its text says it: normalized, and with empty answers before calls at once, if any."""
+        """Return a conversation as its text says it: normalized, with empty answers before calls at once."""
         return self._drafter.as_said(example)
 
     def explain(self, example: Example) -> list[Token]:
-        """Every token of an example, with what it belongs to. Raises what `encode` gives as a problem."""
+        """Return every token of an example, with what it belongs to. Raises what `encode` gives as a problem."""
         return self._explained(self._served(self._drafter.draft(example)), example.request.items)
 
     def explain_prompt(self, spans: Sequence[Span], items: Sequence[Item]) -> list[Token]:
-        """The same of a prompt, of a conversation of these items: what the model has written in it counts."""
+        """Return every token of the prompt of these items: what the model has written in it counts."""
         spans = [span for span in spans if span.text]
         if not spans:
             return []
@@ -136,8 +136,8 @@ class Encoder:
         return self._explained(Draft(texts, _marks(spans), [self.scale * span.trainable for span in spans]), items)
 
     def served(self, texts: list[str], marks: Sequence[int]) -> list[str]:
-        """Pieces as a server's tokenizer reads them: of what a template wrote, without the white space that it takes
-        away and with the spaces that it puts there. What a format wrote stays as it is.
+        """Return pieces as a server's tokenizer reads them: of what a template wrote, without the white space that it
+        takes away and with the spaces that it puts there. What a format wrote stays as it is.
         """
         return texts if self._spaces is None else self._spaces.served(texts, marks)
 
@@ -150,7 +150,7 @@ class Encoder:
         return served
 
     def prompt_ids(self, spans: Sequence[Span], known: dict[str, list[int]] | None = None) -> list[int]:
-        """A prompt as ids, by the same rule: what a model is fed that was trained on these samples.
+        """Return a prompt as ids, by the same rule: what a model is fed that was trained on these samples.
 
         `known`: ids of texts that stood between tags before, for who has many prompts of one conversation.
         """
@@ -165,7 +165,7 @@ class Encoder:
         return [number for place in plan.order for number in (found[place] if place >= 0 else (~place,))]
 
     def facts(self) -> dict[str, Any]:
-        """What decides the ids and weights, for a manifest: plain values, the same for the same plan."""
+        """Return what decides the ids and weights, for a manifest: plain values, the same for the same plan."""
         document = self.format.document
         kept = self.format.template is None  # what a template writes is as a server's tokenizer reads it
         strips = sorted(self.tokenizer.strips & self._cutter.controls.keys()) if self.mode == "ids" and kept else []
@@ -219,7 +219,7 @@ class Encoder:
         return found
 
     def _samples(self, examples: Sequence[Example], drafts: Sequence[Draft]) -> list[Sample | Problem]:
-        """A sample of each draft. Where a text is refused, or is too odd for the code, its row is looked for."""
+        """Return a sample of each draft. Where a text is refused, or is too odd for the code, its row is looked for."""
         try:
             return self._batch(examples, drafts)
         except (BadRow, *DEFECTS) as error:
@@ -241,7 +241,7 @@ class Encoder:
         return encode_texts(drafts, self.tokenizer, self.end)
 
     def _over(self, ids: Ids, offsets: NDArray[np.int64]) -> dict[int, Problem]:
-        """Rows with ids that an output cannot hold."""
+        """Return rows with ids that an output cannot hold."""
         largest = self.options.largest
         if largest is None or not len(ids) or int(ids.max()) <= largest:
             return {}
@@ -251,7 +251,7 @@ class Encoder:
 
 
 def _ends_with(format_: Format, tokenizer: Tokenizer) -> bool:
-    """Whether a template ends all turns with the token that separates documents: then one of the two is enough."""
+    """Return whether a template ends all turns with the token that separates documents: one is enough then."""
     if format_.template is None:
         return False
     literals = [literal for literal, number in tokenizer.controls.items() if number == tokenizer.end]
@@ -259,7 +259,7 @@ def _ends_with(format_: Format, tokenizer: Tokenizer) -> bool:
 
 
 def _marks(spans: Sequence[Span]) -> list[int]:
-    """What is known of each span, as a Writer has it."""
+    """Return what is known of each span, as a Writer has it."""
     return [span.item * ITEM + CONTROL * span.control + TRAINABLE * span.trainable for span in spans]
 
 

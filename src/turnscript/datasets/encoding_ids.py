@@ -58,7 +58,7 @@ class Cutter:
         self._joined: dict[tuple[str, str], tuple[str, str]] = {}
 
     def cut(self, text: str) -> list[str | int]:
-        """A literal as texts and ids."""
+        """Return a literal as texts and ids."""
         found = self._cut.get(text)
         if found is None:
             start, end = (len(text), len(text)) if self._whole else self._attributes_in(text)
@@ -69,7 +69,7 @@ class Cutter:
         return found
 
     def parts(self, text: str) -> list[tuple[str, bool]]:
-        """A literal of a template as texts, each with whether it is a control token."""
+        """Return a literal of a template as texts, each with whether it is a control token."""
         return [(part, at % 2 == 1) for at, part in enumerate(self._pattern.split(text))]
 
     def _split(self, text: str) -> list[str | int]:
@@ -77,7 +77,7 @@ class Cutter:
         return [self.controls[part] if at % 2 else part for at, part in enumerate(parts) if part]
 
     def _attributes_in(self, text: str) -> tuple[int, int]:
-        """Where the attributes of an opening stand: what is in them is somebody's, and no tag in it is one."""
+        """Return where the attributes of an opening stand: what is in them is somebody's, and no tag in it is one."""
         for open_, end in self._heads:
             at = text.find(open_)
             start = at + len(open_)
@@ -86,7 +86,7 @@ class Cutter:
         return len(text), len(text)
 
     def plan(self, texts: Sequence[str], marks: Sequence[int], values: Sequence[int]) -> Plan:
-        """What is encoded for pieces."""
+        """Return what is encoded for pieces."""
         plan = Plan([], [], [], {}, [])
         parts: list[str] = []
         worths: list[int] = []
@@ -122,7 +122,7 @@ class Cutter:
         return plan
 
     def _joint(self, before: str, text: str) -> tuple[str, str]:
-        """Of a tag that begins in a literal and ends in the next one, what stands in each; nothing if there is none.
+        """Return the parts in two literals of a tag that begins in one and ends in the next; nothing without one.
 
         What a model writes may end within a tag, as in `<<USER` of `<<USER>>`.
         """
@@ -139,20 +139,20 @@ class Cutter:
 
 
 def _heads_of(document: Document) -> list[tuple[str, str]]:
-    """The beginning and the end of every opening that takes attributes, longer ones first."""
+    """Return the beginning and the end of every opening that takes attributes, longer ones first."""
     heads = {("", turn.head_end) for turn in document.turns if turn.attributes}
     heads |= {(one.open, one.head_end) for turn in document.turns for one in turn.segments if one.attributes}
     return sorted(heads, key=lambda head: len(head[0]), reverse=True)
 
 
 def controls_of(format_: Format, tokenizer: Tokenizer) -> dict[str, int]:
-    """The format's tags that the tokenizer has control tokens for."""
+    """Return the format's tags that the tokenizer has control tokens for."""
     controls = tokenizer.controls
     return {tag: controls[tag] for tag in format_.special_tokens if tag in controls}
 
 
 def _flush(plan: Plan, parts: list[str], worths: list[int]) -> None:
-    """The pieces since the last cut are one text."""
+    """Make one text of the pieces since the last cut."""
     if not parts:
         return
     value = worths[0]
@@ -178,7 +178,7 @@ def _flush(plan: Plan, parts: list[str], worths: list[int]) -> None:
 def encode_ids(
     drafts: Sequence[Draft], cutter: Cutter, tokenizer: Tokenizer, end: int | None
 ) -> tuple[Flat, dict[int, Problem]]:
-    """Drafts as tokens, with the problems of those that have no mask, by position; they have a row all the same."""
+    """Return drafts as tokens, with the problems of those without a mask, by position; they have a row, too."""
     plans = [cutter.plan(draft.texts, draft.marks, draft.values) for draft in drafts]
     encoded = tokenizer.each([text for plan in plans for text in plan.texts])
     ids, values, sizes = array("I"), bytearray(), array("q")
@@ -216,7 +216,7 @@ def encode_ids(
 
 
 def _changing(tokenizer: Tokenizer, text: str, ids: Sequence[int], changes: Sequence[Change]) -> tuple[bytes, int]:
-    """The weights of the tokens of a text that has more than one, and how many tokens lie across."""
+    """Return the weights of the tokens of a text that has more than one, and how many tokens lie across."""
     ends = tokenizer.ends(text, ids)
     starts = np.concatenate(([0], ends[:-1]))
     places = np.array([at for at, _ in changes], np.int64)

@@ -68,13 +68,13 @@ class Drafter:
         self._shapes = Shapes(format_, self.scale) if shaped else None
 
     def draft(self, example: Example) -> Draft:
-        """The example in pieces. Raises BadRow, or another error of the library, with what is wrong and where."""
+        """Return the example in pieces. Raises BadRow, or another error of the library, that says what is wrong."""
         if example.text is not None or example.mask:
             return self._of_text(example)
         return self._of_said(example) or self._of_items(example)
 
     def _of_said(self, example: Example) -> Draft | None:
-        """A conversation of one text an item, by the short way, if that can be."""
+        """Return a conversation of one text an item, by the short way, if that can be."""
         if not example.said or self._shapes is None or example.weights or example.context:
             return None
         draft = self._shapes.draft(example.spoken or _spoken(example.request.items))
@@ -83,7 +83,7 @@ class Drafter:
         return None if draft is not None and draft.losses and self.options.strict else draft
 
     def _of_items(self, example: Example) -> Draft:
-        """Any conversation."""
+        """Return any conversation in pieces."""
         example, asked = self.normalized(example)
         request = example.request
         items = request.items
@@ -117,14 +117,14 @@ class Drafter:
         return draft
 
     def normalized(self, example: Example) -> tuple[Example, list[Loss]]:
-        """An example with its JSON in one spelling where the options want that, and what this changed."""
+        """Return an example with its JSON in one spelling where the options want that, and what this changed."""
         if not self.options.normalize_json:
             return example, []
         request, losses = self.format.normalized(example.request)
         return example.but(request) if losses else example, losses
 
     def as_said(self, example: Example) -> tuple[Example, Opened | None]:
-        """A conversation as its text says it: normalized, and with the empty answers that a model writes, if any."""
+        """Return a conversation as its text says it: normalized, with the empty answers that a model writes."""
         example, _ = self.normalized(example)
         opened = self._opened(example.request)
         if opened is None:
@@ -150,7 +150,7 @@ class Drafter:
             raise
 
     def _is_writable(self, request: Request) -> bool:
-        """Whether it was the tags alone that could not be written."""
+        """Return whether it was the tags alone that could not be written."""
         try:
             self.format.write(request)
         except TurnscriptError:
@@ -158,7 +158,7 @@ class Drafter:
         return True
 
     def _of_text(self, example: Example) -> Draft:
-        """A plain text, without a conversation: no tag in it is one."""
+        """Return a plain text, without a conversation: no tag in it is one."""
         pieces = example.mask or [(example.text or "", True)]
         texts = [text for text, _ in pieces]
         if example.text is not None and example.text != "".join(texts):
@@ -175,7 +175,7 @@ class Drafter:
         return draft
 
     def weights(self, example: Example) -> list[int]:
-        """Of each item, the byte that its trained pieces get."""
+        """Return for each item the byte that its trained pieces get."""
         items, scale, everything = example.request.items, self.scale, self.train.everything
         found = [scale if counts or everything else 0 for counts in self.train.counts(items)]
         if self.train.flags:
@@ -194,7 +194,7 @@ class Drafter:
         return max(round(self.scale * weight), 1) if weight else 0
 
     def _values(self, marks: Sequence[int], weights: list[int], items: Sequence[Item]) -> list[int]:
-        """What each piece is worth.
+        """Return what each piece is worth.
 
         Of what others say, the text is trained, and what closes it; an opening is not, because a prompt has it.
         """
@@ -213,12 +213,12 @@ class Drafter:
 
 
 def _spoken(items: Sequence[Any]) -> Spoken:
-    """The kinds and texts of items that say one text each."""
+    """Return the kinds and texts of items that say one text each."""
     return Spoken(tuple(map(type, items)), [item.content[0].text for item in items], [item.at for item in items])
 
 
 def _says(item: Item) -> bool:
-    """Whether there is anything in an item."""
+    """Return whether there is anything in an item."""
     content = getattr(item, "content", None)
     if content is None:
         return True
@@ -238,14 +238,14 @@ def _check_declared(request: Request) -> None:
 
 
 def _names_of(tools: Sequence[Tool]) -> Iterator[str]:
-    """The names of tools, and of those in namespaces; one that an API runs itself goes by its type."""
+    """Give the names of tools, and of those in namespaces; one that an API runs itself goes by its type."""
     for tool in tools:
         yield tool.name or tool.type
         yield from _names_of(tool.tools)
 
 
 def _broken(texts: Sequence[str], marks: Sequence[int], items: Sequence[Item]) -> InvalidInput:
-    """The half of a surrogate pair that is in one of the pieces, with the place of its item."""
+    """Return the half of a surrogate pair that is in one of the pieces, with the place of its item."""
     for text, mark in zip(texts, marks, strict=True):
         try:
             text.encode()
@@ -256,7 +256,7 @@ def _broken(texts: Sequence[str], marks: Sequence[int], items: Sequence[Item]) -
 
 
 def untrained(example: Example, draft: Draft) -> BadRow:
-    """Why nothing of an example would be trained."""
+    """Return why nothing of an example would be trained."""
     items = example.request.items
     if example.text is not None or example.mask:
         why = "no piece of the text is marked as trained, or each is only the rest of a token"

@@ -58,7 +58,7 @@ class Shapes:
         self._known: dict[Kinds, Shape | None] = {}
 
     def draft(self, said: Spoken) -> Draft | None:
-        """The draft of such items; None if it must be made the long way."""
+        """Return the draft of such items; None if it must be made the long way."""
         kinds, texts = said.kinds, said.texts
         if not 0 < len(kinds) <= _LONGEST:
             return None
@@ -90,7 +90,7 @@ class Shapes:
         return shape
 
     def _made(self, kinds: Kinds) -> Shape | None:
-        """The shape of rows with items of these kinds; None if the format has no short way to write them."""
+        """Return the shape of rows with items of these kinds; None if the format has no short way to write them."""
         places = [place for kind in kinds if (place := self._layout.plain.get(kind)) is not None]
         if len(places) < len(kinds):
             return None

@@ -31,7 +31,7 @@ class Flat(NamedTuple):
 
 
 def encode_texts(drafts: Sequence[Draft], tokenizer: Tokenizer, end: int | None) -> tuple[Flat, dict[int, Problem]]:
-    """Drafts as tokens, with the problems of those that have no mask, by position; they have a row all the same."""
+    """Return drafts as tokens, with the problems of those without a mask, by position; they have a row, too."""
     ids, counts = array("I"), []
     ended = end is not None
     for row in tokenizer.each([draft.text for draft in drafts]):
@@ -59,7 +59,7 @@ class _Rows(NamedTuple):
 
 
 def _starts(rows: _Rows, flat: Ids, tokenizer: Tokenizer, ended: bool) -> tuple[Ends, dict[int, Problem]]:
-    """Where each token begins, in bytes of all rows, and where the last one ends.
+    """Return where each token begins, in bytes of all rows, and where the last one ends.
 
     Where the ids do not tell, each row is asked for by itself. A row without a mask is given a byte for each token.
     """
@@ -84,14 +84,14 @@ def _starts(rows: _Rows, flat: Ids, tokenizer: Tokenizer, ended: bool) -> tuple[
 
 
 def _running(sizes: NDArray[Any]) -> Ends:
-    """The sums before each value, and of all."""
+    """Return the sums before each value, and of all."""
     found = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=found[1:])
     return found
 
 
 def _project(rows: _Rows, starts: Ends, ended: bool) -> tuple[NDArray[np.uint8], list[int]]:
-    """The weight of each token, and how many of each row straddle."""
+    """Return the weight of each token, and how many of each row straddle."""
     drafts, offsets, lengths = rows.drafts, rows.offsets, rows.lengths
     bounds, values, counts = array("q"), bytearray(), []
     for draft in drafts:

@@ -52,11 +52,11 @@ class Executor(ABC):
         """Run these shards. Raises what a shard raised, and WorkerDied."""
 
     def takes(self, count: int) -> list[int]:
-        """The shards that are its own."""
+        """Return the shards that are its own."""
         return list(range(count))
 
     def begun(self, out: str, tokenizer: str, most: int) -> AbstractContextManager[Run]:
-        """What runs the shards of a folder, `most` of them at most, begun before the folder is prepared.
+        """Return what runs the shards of a folder, `most` of them at most, begun before the folder is prepared.
 
         Whoever has to load a tokenizer first, or anything else, can do so meanwhile. The default does nothing ahead.
         """
@@ -136,7 +136,7 @@ class Processes(Executor):
                 worker.end()
 
     def _worker(self, out: str, tokenizer: str, shards: int, heard: queue.SimpleQueue[_Word]) -> _Worker:
-        """One of those that make so many shards together."""
+        """Return one of those that make so many shards together."""
         return _Worker(out, tokenizer, heard, _LARGE_PAGES if shards >= _MANY * self.count else {})
 
 
@@ -164,7 +164,7 @@ def _share_out(numbers: Sequence[int], workers: Sequence[_Worker], heard: queue.
 
 
 def _next(heard: queue.SimpleQueue[_Word]) -> _Word:
-    """The next word. It wakes up now and then: not every system lets Ctrl-C end a wait."""
+    """Return the next word. It wakes up now and then: not every system lets Ctrl-C end a wait."""
     while True:
         try:
             return heard.get(timeout=1)
@@ -221,7 +221,7 @@ class _Worker:
                 continue
 
     def death(self) -> WorkerDied:
-        """Why it is gone, for people."""
+        """Return why it is gone, for people."""
         code = self._process.wait()
         shard = self.shard + 1
         if code == -getattr(signal, "SIGKILL", 9):
@@ -263,6 +263,6 @@ work(*given["work"])
 
 
 def processors() -> int:
-    """How many processors this process may use."""
+    """Return how many processors this process may use."""
     allowed = getattr(os, "sched_getaffinity", None)  # not on every system
     return len(allowed(0)) if allowed is not None else os.cpu_count() or 1

@@ -34,7 +34,7 @@ class Turn(NamedTuple):
 
 
 def turns_of(encoder: Encoder, example: Example) -> list[Turn]:
-    """The stretches of an example in which something is trained; none for a plain text, or if it cannot be told."""
+    """Return the stretches of an example in which something is trained; none of a plain text, or an unclear one."""
     items = example.request.items
     if example.text is not None or example.mask or not items:
         return []
@@ -48,19 +48,19 @@ def turns_of(encoder: Encoder, example: Example) -> list[Turn]:
 
 
 def turn_ends(items: Sequence[Item]) -> list[int]:
-    """Behind which items a turn of the model ends, but the last."""
+    """Return behind which items a turn of the model ends, but the last."""
     return [at for at, (one, behind) in enumerate(pairwise(items), 1) if one.kind in MODEL and behind.kind not in MODEL]
 
 
 def beginning(example: Example, end: int) -> Example:
-    """An example up to an item."""
+    """Return an example up to an item."""
     request = example.request
     shorter = replace(request, conversation=replace(request.conversation, items=request.conversation.items[:end]))
     return example.but(shorter, weights={at: weight for at, weight in example.weights.items() if at < end})
 
 
 def expanded(example: Example, turns: Sequence[Turn], forgotten: frozenset[str] = frozenset()) -> Iterator[Example]:
-    """An example for each of its turns; the example itself if it has none.
+    """Give an example for each of its turns; the example itself if it has none.
 
     `forgotten`: the kinds of items that the format shows in the turn where the model writes them, and not afterwards.
     """
@@ -76,7 +76,7 @@ def expanded(example: Example, turns: Sequence[Turn], forgotten: frozenset[str] 
 
 
 def _only(example: Example, kept: Sequence[int]) -> Example:
-    """An example without some of its items."""
+    """Return an example without some of its items."""
     request = example.request
     items = [request.items[at] for at in kept]
     return example.but(

@@ -60,7 +60,7 @@ class Inputs:
         self._made = RowSamples(self.encoder, prepared.plan, chats=prepared.chats)
 
     def rows(self, files: Iterable[int], every: int = 1, only: frozenset[Source] | None = None) -> Iterator[Expected]:
-        """Rows of some files: every n-th of all, or only some. Those that are left out are read, and not encoded."""
+        """Give rows of some files: every n-th of all, or only some. Those left out are read, and not encoded."""
         wanted = set(files)
         seen = [0] * len(self._prepared.files)
         count = 0
@@ -112,7 +112,7 @@ class Fingerprints:
         self._files: dict[int, tuple[int, NDArray[Any]]] = {}
 
     def add(self, row: Expected) -> None:
-        """The samples of a row."""
+        """Add the samples of a row."""
         for place, sample in enumerate(row.samples):
             digest = fingerprint(sample.ids, sample.weights)
             told = (digest_of(row.chats[place].data),) if row.chats else ()
@@ -122,7 +122,7 @@ class Fingerprints:
             self._waiting = []
 
     def finish(self) -> None:
-        """All rows were added."""
+        """Finish once all rows were added."""
         self._blocks.append(np.array(self._waiting, dtype=self._type))
         self.entries = np.concatenate(self._blocks)
         self._blocks, self._waiting = [], []
@@ -132,7 +132,7 @@ class Fingerprints:
             self._files[file] = first, np.ascontiguousarray(self.entries["number"][first:last])
 
     def of(self, source: Source) -> list[Candidate]:
-        """The samples of a row."""
+        """Return the samples of a row."""
         first, numbers = self._files.get(source.file, (0, np.empty(0, dtype=np.uint64)))
         begin, end = np.searchsorted(numbers, np.array([source.number, source.number + 1], dtype=np.uint64)).tolist()
         found = self.entries[first + begin : first + end]
@@ -145,23 +145,23 @@ class Fingerprints:
 
 
 def fingerprint(ids: NDArray[np.uint32], weights: NDArray[np.uint8]) -> bytes:
-    """Equal for equal tokens with equal weights."""
+    """Return a fingerprint: equal for equal tokens with equal weights."""
     found = hashlib.blake2b(np.ascontiguousarray(ids, dtype="<u4").data, digest_size=DIGEST)
     found.update(np.ascontiguousarray(weights).data)
     return found.digest()
 
 
 def digest_of(chat: bytes) -> bytes:
-    """Equal for equal conversations."""
+    """Return a digest: equal for equal conversations."""
     return hashlib.blake2b(chat, digest_size=DIGEST).digest()
 
 
 def moved(part: Part, folder: str) -> Part:
-    """A part of a file that is named as from another folder, if it is not there as it is named."""
+    """Return a part of a file that is named as from another folder, if it is not there as it is named."""
     return replace(part, piece=replace(part.piece, file=located(part.piece.file, folder)))
 
 
 def located(name: str, folder: str) -> str:
-    """Where a file is that was named in a folder: there, or as if it was named here."""
+    """Return where a file is that was named in a folder: there, or as if it was named here."""
     there = os.path.join(folder, name)
     return there if os.path.exists(there) else name

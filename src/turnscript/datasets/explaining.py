@@ -38,7 +38,7 @@ class Token(NamedTuple):
 def explained(
     draft: Draft, flat: Flat, tokenizer: Tokenizer, items: Sequence[Item], plan: Plan | None, end: int | None
 ) -> list[Token]:
-    """The tokens of one draft, in order."""
+    """Return the tokens of one draft, in order."""
     ids = [int(one) for one in flat.ids]
     count = len(ids) - (end is not None)
     texts = _texts(draft, ids[:count], tokenizer, plan)
@@ -55,14 +55,14 @@ def explained(
 
 
 def _marks(draft: Draft, starts: NDArray[np.int64]) -> list[int]:
-    """The mark of the piece that each token begins in."""
+    """Return the mark of the piece that each token begins in."""
     ends = np.cumsum([len(text.encode()) for text in draft.texts])
     found = np.minimum(np.searchsorted(ends, starts, "right"), len(draft.marks) - 1)
     return [draft.marks[piece] for piece in found.tolist()]
 
 
 def _straddling(bounds: NDArray[np.int64], borders: NDArray[np.int64]) -> list[bool]:
-    """Whether a border lies inside each token, neither at its beginning nor at its end. `borders` rise."""
+    """Return whether a border lies inside each token, neither at its beginning nor at its end. `borders` rise."""
     to_left = np.searchsorted(borders, bounds[:-1], "right")
     before_end = np.searchsorted(borders, bounds[1:], "left")
     inside: list[bool] = (before_end > to_left).tolist()
@@ -70,7 +70,7 @@ def _straddling(bounds: NDArray[np.int64], borders: NDArray[np.int64]) -> list[b
 
 
 def _texts(draft: Draft, ids: Sequence[int], tokenizer: Tokenizer, plan: Plan | None) -> list[bytes]:
-    """The bytes of each token."""
+    """Return the bytes of each token."""
     if plan is None:
         return _cut(draft.text, ids, tokenizer)
     literals = {number: literal.encode() for literal, number in tokenizer.controls.items()}

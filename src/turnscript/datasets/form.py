@@ -34,12 +34,12 @@ class Spoken(Struct, gc=False):
     words: Mapping[str, str] = {}
 
     def items(self) -> list[Item]:
-        """The same as items."""
+        """Return what is said as items."""
         said = enumerate(zip(self.kinds, self.texts, strict=True))
         return [kind(content=[Text(text=text)], at=self.places[at]) for at, (kind, text) in said]
 
     def request(self) -> Request:
-        """The same as the request that it is read from."""
+        """Return what is said as the request that it is read from."""
         return Request(conversation=Conversation(items=self.items()), origin=self.origin, words=self.words)
 
 
@@ -65,14 +65,14 @@ class Example(Struct):
 
     @property
     def request(self) -> Request:
-        """The conversation. Of what is `spoken` it is made when it is first asked for."""
+        """Return the conversation. Of what is `spoken` it is made when it is first asked for."""
         if self.given is None:
             assert self.spoken is not None, "an example has a conversation"
             self.given = self.spoken.request()
         return self.given
 
     def but(self, request: Request, **changes: Any) -> Example:
-        """The same of another conversation, and with other changes."""
+        """Return an example like this of another conversation, and with other changes."""
         return replace(self, given=request, spoken=None, **changes)
 
 
@@ -91,7 +91,7 @@ class Form(ABC):
 
     @abstractmethod
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
-        """How surely a record is of this form, from 0 (it is not) to 1, and why, in a few words.
+        """Return how surely a record is of this form, from 0 (it is not) to 1, and why, in a few words.
 
         For a form whose row is the whole file, a record is one of its lines. Scores are compared: 1 for members that
         no other form has, 0.5 for a shape that others could have too. Never raises.
@@ -99,7 +99,7 @@ class Form(ABC):
 
     @abstractmethod
     def read(self, data: bytes) -> list[Example]:
-        """A row as examples, in the row's order; never none.
+        """Return the examples of a row, in its order; never none.
 
         `data` is the JSON of a record; for a form whose row is the whole file, all of the file's lines; for
         transcripts the text. Raises BadRow with the code and the JSON path, or another InvalidInput. What it does not

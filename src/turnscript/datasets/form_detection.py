@@ -72,7 +72,7 @@ class _Votes(NamedTuple):
 
 
 def detect_form(rows: Sequence[RawRow], file: str) -> Verdict:
-    """The form of the file whose first rows these are."""
+    """Return the form of the file whose first rows these are."""
     rows = [_readable(row) for row in rows]
     good = [row for row in rows if row.problem is None and row.data.strip()][:MOST]
     if not good:
@@ -100,7 +100,7 @@ def detect_form(rows: Sequence[RawRow], file: str) -> Verdict:
 
 
 def _readable(row: RawRow) -> RawRow:
-    """A row without the values that cannot be told, which are a problem only if a form reads them."""
+    """Return a row without the values that cannot be told, which are a problem only if a form reads them."""
     return row if row.readings is None else replace(row, data=row.readings.without, problem=None)
 
 
@@ -115,7 +115,7 @@ def _record(data: bytes) -> Mapping[str, Any] | None:
 
 
 def _decode(data: bytes) -> Any:
-    """A value, of JSON or of what Python takes for it, such as NaN. Most are JSON, and that is read twice as fast."""
+    """Return a value of JSON, or of what Python takes for it, such as NaN. JSON, which most are, is read faster."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, ValueError):
@@ -137,7 +137,7 @@ def _votes(records: Sequence[Mapping[str, Any]]) -> list[_Votes]:
 
 
 def _score(form: Form, record: Mapping[str, Any]) -> tuple[float, str]:
-    """What a form says of a record; one that fails on it, which is a defect, does not know it."""
+    """Return what a form says of a record; one that fails on it, which is a defect, does not know it."""
     try:
         return form.score(record)
     except DEFECTS as error:
@@ -145,7 +145,7 @@ def _score(form: Form, record: Mapping[str, Any]) -> tuple[float, str]:
 
 
 def _doubt(best: _Votes, others: Sequence[_Votes]) -> str:
-    """Why the best form may be the wrong one; nothing if it is not."""
+    """Return why the best form may be the wrong one; nothing if it is not."""
     count = len(best.scores)
     if not best.share:
         return "no form fits"
@@ -176,7 +176,7 @@ def _rows(count: int) -> str:
 
 
 def _of_texts(rows: Sequence[RawRow], file: str) -> Verdict:
-    """Of a file without a JSON object: a text, which is taken for a transcript only if somebody says so."""
+    """Judge a file without a JSON object: a text, which is taken for a transcript only if somebody says so."""
     texts = [row.data.decode("utf-8", "replace") for row in rows]
     if any(map(_JSON.match, texts)) or PurePath(file).suffix.lower() not in _TEXT_FILES:
         try:

@@ -16,12 +16,12 @@ from turnscript.registry import declared, get_format, model_formats
 
 
 def forms() -> list[str]:
-    """The names of all forms."""
+    """Return the names of all forms."""
     return list(_forms())
 
 
 def get_form(name: str) -> Form:
-    """The form of that name. Raises UnknownName with the nearest ones."""
+    """Return the form of that name. Raises UnknownName with the nearest ones."""
     known = _forms()
     if name in known:
         return known[name]

@@ -56,7 +56,7 @@ class Found(Struct):
 
 
 def look(path: str, form: str = AUTO, map: str = "") -> Found:  # noqa: A002
-    """What a file is. Raises InvalidInput for one that cannot be read at all."""
+    """Return what a file is. Raises InvalidInput for one that cannot be read at all."""
     rows = sample(path, ROWS)
     found = Found(path, container_of(path), compression_of(path), os.path.getsize(path), rows=len(rows))
     sizes = sorted([len(row.data) for row in rows]) or [0]
@@ -79,7 +79,7 @@ def look(path: str, form: str = AUTO, map: str = "") -> Found:  # noqa: A002
 
 
 def _count(found: Found, reader: RowReader, rows: Sequence[RawRow]) -> None:
-    """What the conversations hold. Where the whole file is one row, the sample is its records, so it is read again."""
+    """Count what the conversations hold. A file that is one row is read again: the sample is its records."""
     items: Counter[str] = Counter()
     problems: Counter[str] = Counter()
     for raw in reader.raw_rows() if reader.whole else rows:
@@ -97,7 +97,7 @@ def _count(found: Found, reader: RowReader, rows: Sequence[RawRow]) -> None:
 
 
 def _fields(rows: Iterable[RawRow]) -> dict[str, int]:
-    """The members of records, most frequent first."""
+    """Return the members of records, most frequent first."""
     counts: Counter[str] = Counter()
     for row in rows:
         counts.update(_members(row.data))

@@ -17,13 +17,13 @@ _LINE = re.compile(r"^line \d+: ")
 
 
 def kind_of(loss: Loss) -> str:
-    """A loss as it is counted: `$.messages[].tool_calls[].id: dropped: this format has no place for it`."""
+    """Return a loss as it is counted: `$.messages[].tool_calls[].id: dropped: this format has no place for it`."""
     return _kind(loss.path, loss.kind, loss.detail)
 
 
 @lru_cache(maxsize=4096)
 def _kind(path: str, kind: str, detail: str) -> str:
-    """The same. Rows of a file lose the same at the same places, so most kinds are known."""
+    """Return a kind as `kind_of` does. Rows of a file lose the same at the same places, so most kinds are known."""
     path = path if path[:1] == "$" else _LINE.sub("", path)
     return f"{_INDEX.sub('[]', path)}: {kind}: {detail}"
 
@@ -46,7 +46,7 @@ def limit(counts: Counter[str]) -> None:
 
 
 def summed(shards: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """The counts of several shards, or of one, in the order of the names, so that equal ones are equal bytes."""
+    """Return the counts of several shards, or of one, in the order of the names, so that equal ones are equal bytes."""
     total: Counter[str] = Counter()
     for counts in shards:
         total.update(counts)
@@ -55,7 +55,7 @@ def summed(shards: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def loss_lines(counts: Mapping[str, int], most: int = 8) -> Iterator[str]:
-    """The kinds for people, the most frequent first, and how many more there are."""
+    """Give the kinds for people, the most frequent first, and how many more there are."""
     for kind, count in Counter(counts).most_common(most):
         yield f"  {count:,} x {kind}"
     if len(counts) > most:

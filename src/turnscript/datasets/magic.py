@@ -37,14 +37,14 @@ class Magic(Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """The options for the trainer's command line; empty where there is no prime."""
+        """Return the options for the trainer's command line; empty where there is no prime."""
         if self.prime is None:
             return ""
         return f"--my_exit_tokens {self.tokens} --magic_prime {self.prime} --ctx_len {self.ctx_len}"
 
 
 def magic(tokens: int, ctx_len: int, times: int = 1) -> Magic:
-    """The magic prime of a file, or why it has none. Raises InvalidInput for a length that no context has.
+    """Return the magic prime of a file, or why it has none. Raises InvalidInput for a length that no context has.
 
     `times`: how many times the data is written in these tokens.
 
@@ -65,13 +65,13 @@ def magic(tokens: int, ctx_len: int, times: int = 1) -> Magic:
 
 
 def fitting_prime(slots: int) -> int | None:
-    """The prime that the trainer's scripts offer for so many slots, if the trainer takes it."""
+    """Return the prime that the trainer's scripts offer for so many slots, if the trainer takes it."""
     prime = _offered(slots)
     return prime if prime is not None and prime / slots > _LEAST_SHARE else None
 
 
 def _offered(slots: int) -> int | None:
-    """The largest prime below the number of slots with p % 3 == 2."""
+    """Return the largest prime below the number of slots with p % 3 == 2."""
     largest = slots - 1
     for number in range(largest - (largest - 2) % 3, 1, -3):
         if is_prime(number):
@@ -80,7 +80,7 @@ def _offered(slots: int) -> int | None:
 
 
 def is_prime(number: int) -> bool:
-    """Whether a number is a prime, by Miller and Rabin's test with bases that make it certain."""
+    """Return whether a number is a prime, by Miller and Rabin's test with bases that make it certain."""
     if number < 2:
         return False
     for prime in _WITNESSES:
@@ -94,7 +94,7 @@ def is_prime(number: int) -> bool:
 
 
 def _is_witness(base: int, odd: int, twos: int, number: int) -> bool:
-    """Whether a base proves that the number is no prime."""
+    """Return whether a base proves that the number is no prime."""
     power = pow(base, odd, number)
     if power in (1, number - 1):
         return False
@@ -115,7 +115,7 @@ def _reason(tokens: int, ctx_len: int, slots: int) -> str:
 
 
 def _repeat(tokens: int, ctx_len: int, times: int) -> int:
-    """How many times the data has to be written that makes these tokens in so many times; 0 if there is none.
+    """Return how many times the data has to be written that makes these tokens in so many times; 0 if there is none.
 
     The search ends soon: every number of slots above 227 has a prime.
     """
@@ -126,7 +126,7 @@ def _repeat(tokens: int, ctx_len: int, times: int) -> int:
 
 
 def trainer_change(scale: int = 1) -> str:
-    """What to change in RWKV-LM's trainer so that it reads the mask, for people. `scale`: the weight that stands for 1.
+    """Return what to change in RWKV-LM's trainer so that it reads the mask. `scale`: the weight that stands for 1.
 
     The loss that the trainer computes in CUDA knows no weights, and a target of -100 would train it on nonsense, so the
     change replaces that loss.

@@ -54,7 +54,7 @@ class Manifest(Struct, kw_only=True):
 
 
 def manifest_of(prepared: Prepared, report: Report, outputs: Mapping[str, FileFacts]) -> Manifest:
-    """The manifest of a finished job."""
+    """Return the manifest of a finished job."""
     return Manifest(
         version=prepared.version,
         key=prepared.key,
@@ -71,7 +71,7 @@ def manifest_of(prepared: Prepared, report: Report, outputs: Mapping[str, FileFa
 
 
 def manifest_bytes(manifest: Manifest) -> bytes:
-    """The file of a manifest, with its own hash made anew."""
+    """Return the file of a manifest, with its own hash made anew."""
     sealed = replace(manifest, sha256=digest_of(replace(manifest, sha256="")))
     return msgspec.json.format(msgspec.json.encode(sealed, order="deterministic"), indent=2) + b"\n"
 
@@ -82,7 +82,7 @@ def write_manifest(out: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(out: str | os.PathLike[str]) -> Manifest | None:
-    """The manifest of a folder; None if there is none, or none that this version can read."""
+    """Return the manifest of a folder; None if there is none, or none that this version can read."""
     try:
         return msgspec.json.decode((Path(out) / MANIFEST).read_bytes(), type=Manifest)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -90,7 +90,7 @@ def read_manifest(out: str | os.PathLike[str]) -> Manifest | None:
 
 
 def finished(out: Path, key: str) -> Manifest | None:
-    """The manifest, if it is of this key and its files are as large as it says."""
+    """Return the manifest, if it is of this key and its files are as large as it says."""
     manifest = read_manifest(out)
     if manifest is None or manifest.key != key:
         return None
@@ -104,7 +104,7 @@ def finished(out: Path, key: str) -> Manifest | None:
 
 
 def withdraw(out: Path) -> set[str]:
-    """What is there is no longer whole: remove the manifest. Gives the names of the files that it listed."""
+    """Remove the manifest, because what is there is no longer whole. Returns the names of the files that it listed."""
     manifest = read_manifest(out)
     (out / MANIFEST).unlink(missing_ok=True)
     sync_folder(out)
@@ -113,7 +113,7 @@ def withdraw(out: Path) -> set[str]:
 
 
 def file_facts(folder: Path, names: list[str]) -> dict[str, FileFacts]:
-    """The sizes and hashes of files. Hashing leaves the interpreter, so threads do run side by side."""
+    """Return the sizes and hashes of files. Hashing leaves the interpreter, so threads do run side by side."""
     with ThreadPoolExecutor(4) as pool:
         hashes = list(pool.map(lambda name: sha256(str(folder / name)), names))
     return {name: FileFacts((folder / name).stat().st_size, found) for name, found in zip(names, hashes, strict=True)}

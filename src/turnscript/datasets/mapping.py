@@ -104,11 +104,11 @@ class Mapped(Form):
         self._map = map_
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
-        """Nobody guesses a map file."""
+        """Return 0: nobody guesses a map file."""
         return 0, ""
 
     def read(self, data: bytes) -> list[Example]:
-        """One conversation, or one text."""
+        """Return one conversation, or one text."""
         row, map_ = record(data), self._map
         if map_.text:
             said = text(_needed(row, map_.text), f"$.{map_.text}")
@@ -163,7 +163,7 @@ class Mapped(Form):
 
 
 def read_map(path: str) -> Form:
-    """The form that a map file declares. Raises InvalidMap with the key."""
+    """Return the form that a map file declares. Raises InvalidMap with the key."""
     try:
         source = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -177,7 +177,7 @@ def read_map(path: str) -> Form:
 
 
 def map_of(source: str) -> Form:
-    """The form that the text of a map file declares. Raises InvalidMap with the key."""
+    """Return the form that the text of a map file declares. Raises InvalidMap with the key."""
     try:
         map_ = msgspec.convert(read_toml(source), _Map)
     except msgspec.ValidationError as error:
@@ -222,7 +222,7 @@ def _check_kinds(kinds: Mapping[str, str], known: Sequence[str]) -> None:
 
 
 def find(members: Members, path: str) -> Json | None:
-    """The value at a path, None if there is none."""
+    """Return the value at a path, None if there is none."""
     first, *rest = path.split(".")
     value = members.get(first)
     for name in rest:

@@ -41,7 +41,7 @@ _SWITCHES = frozenset({"enable_thinking", "thinking", "reasoning_effort", "think
 
 
 def record(data: bytes) -> Members:
-    """The members of a row. Raises BadRow for what is not UTF-8 or not a JSON object."""
+    """Return the members of a row. Raises BadRow for what is not UTF-8 or not a JSON object."""
     try:
         return read_object(utf8(data))
     except InvalidRequest as error:
@@ -49,7 +49,7 @@ def record(data: bytes) -> Members:
 
 
 def whole(data: bytes) -> bytes:
-    """A row as bytes that are UTF-8, without a byte order mark."""
+    """Return a row as bytes that are UTF-8, without a byte order mark."""
     try:
         return utf8(data)
     except InvalidRequest as error:
@@ -62,27 +62,27 @@ def _broken(error: InvalidRequest) -> BadRow:
 
 
 def wrong(value: Json, at: str, expected: str, code: Code = Code.SHAPE) -> BadRow:
-    """The error for a value of the wrong kind."""
+    """Return the error for a value of the wrong kind."""
     return BadRow(code, f"expected {expected}, got {type_name(value)} ({excerpt(value)})", path=at)
 
 
 def absent(at: str, expected: str) -> BadRow:
-    """The error for a member that is not there; `at` names it."""
+    """Return the error for a member that is not there; `at` names it."""
     return BadRow(Code.SHAPE, f"required, but missing; expected {expected}", path=at)
 
 
 def is_null(value: Json | None) -> bool:
-    """Whether a member says nothing: it is not there, or null."""
+    """Return whether a member says nothing: it is not there, or null."""
     return value is None or bytes(value) == b"null"
 
 
 def first_byte(value: Json) -> bytes:
-    """What tells the type of a value."""
+    """Return the first byte of a value, which tells its type."""
     return bytes(memoryview(value)[:1])
 
 
 def text(value: Json, at: str) -> str:
-    """A string."""
+    """Return a string."""
     if first_byte(value) != b'"':
         raise wrong(value, at, "a string")
     try:
@@ -93,20 +93,20 @@ def text(value: Json, at: str) -> str:
 
 
 def text_member(members: Members, key: str, at: str = "$") -> str | None:
-    """A member that is a string, None where it says nothing."""
+    """Return a member that is a string, None where it says nothing."""
     value = members.get(key)
     return None if value is None or is_null(value) else text(value, f"{at}.{key}")
 
 
 def required_text(members: Members, key: str, at: str = "$") -> str:
-    """A member that must be a string."""
+    """Return a member that must be a string."""
     if key not in members:
         raise absent(f"{at}.{key}", "a string")
     return text(members[key], f"{at}.{key}")
 
 
 def object_of(value: Json, at: str) -> Members:
-    """The members of an object."""
+    """Return the members of an object."""
     if first_byte(value) != b"{":
         raise wrong(value, at, "an object")
     try:
@@ -116,7 +116,7 @@ def object_of(value: Json, at: str) -> Members:
 
 
 def list_of(value: Json, at: str) -> list[Json]:
-    """The elements of an array."""
+    """Return the elements of an array."""
     if first_byte(value) != b"[":
         raise wrong(value, at, "an array")
     try:
@@ -126,7 +126,7 @@ def list_of(value: Json, at: str) -> list[Json]:
 
 
 def embedded(value: Json, at: str) -> Json:
-    """A value that may have been written as a string of JSON: the JSON in it. Null for a string without anything."""
+    """Return the JSON of a value that may be a string of JSON. Null for a string without anything."""
     if first_byte(value) != b'"':
         return value
     inside = text(value, at).strip()
@@ -134,7 +134,7 @@ def embedded(value: Json, at: str) -> Json:
 
 
 def json_in(inside: str, at: str) -> Json:
-    """A text that must be JSON."""
+    """Return a text that must be JSON."""
     data = inside.encode()
     try:
         read_list(b"[" + data + b"]")  # checks the syntax; a second value in it would be a second element
@@ -148,12 +148,12 @@ def _excerpt(inside: str) -> str:
 
 
 def quoted(inside: str) -> Json:
-    """A text as a JSON string."""
+    """Return a text as a JSON string."""
     return Json(msgspec.json.encode(inside))
 
 
 def spelled(members: Mapping[str, Json]) -> Json:
-    """Members as one object again."""
+    """Return members as one object again."""
     return Json(msgspec.json.encode(members))
 
 
@@ -175,7 +175,7 @@ def _check_template(value: Json, form: str, at: str) -> None:
 
 
 def check_decoded(record: Mapping[str, Any], reads: Iterable[str], form: str, at: str) -> None:
-    """The same for one that is decoded."""
+    """Check so a record that is decoded."""
     for key in unread(record, reads)[:1]:
         raise _not_read(form, f"{at}.{key}")
 
@@ -197,6 +197,6 @@ def check_wanted(members: Members) -> None:
 
 
 def unread(record: Mapping[str, Any], reads: Iterable[str]) -> list[str]:
-    """The members of a decoded record that would be refused by `check_unread`."""
+    """Return the members of a decoded record that would be refused by `check_unread`."""
     names = sorted((record.keys() & CONVERSATIONAL).difference(reads))
     return [name for name in names if record[name] not in (None, "", [], {})]

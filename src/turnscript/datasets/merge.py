@@ -80,7 +80,7 @@ def merge(out: str | os.PathLike[str], *, keep: bool = False, again: bool = Fals
 
 
 def find_records(prepared: Prepared, out: Path) -> list[Record]:
-    """The records of all shards. Raises InvalidInput naming those that are missing, by the numbers people give."""
+    """Return the records of all shards. Raises InvalidInput that names missing ones, by the numbers people give."""
     found = [
         find_record(out, number, prepared.shard_key(number), chats=prepared.chats)
         for number in range(len(prepared.shards))
@@ -96,7 +96,7 @@ def find_records(prepared: Prepared, out: Path) -> list[Record]:
 
 
 def _check_hashes(out: Path, records: Sequence[Record]) -> None:
-    """A disk, or a copy from another machine, may have damaged a file since it was written."""
+    """Check the hashes: a disk, or a copy from another machine, may have damaged a file since it was written."""
     with ThreadPoolExecutor(4) as pool:
         damaged = [path for path in pool.map(lambda record: _damaged(out, record), records) if path]
     if damaged:
@@ -207,7 +207,7 @@ class _Count:
         self.chatless = 0
 
     def add(self, window: Window) -> None:
-        """Some samples that are written for the first time."""
+        """Add some samples that are written for the first time."""
         facts = window.facts
         rows = window.files[facts["place"] == 0]
         self._written += np.bincount(rows, minlength=len(self._written))
@@ -216,7 +216,7 @@ class _Count:
             self._sums[name] += int(facts[name].sum(dtype=np.int64))
 
     def report(self, repeat: int) -> Report:
-        """What became of all rows."""
+        """Return what became of all rows."""
         for file, written in zip(self._files, self._written.tolist(), strict=True):
             file.written = written
             file.duplicates = file.rows - file.rejected - written
@@ -257,7 +257,7 @@ def _template_report(prepared: Prepared, records: Sequence[Record]) -> TemplateR
 
 
 def _write_rejects(prepared: Prepared, records: Sequence[Record], out: Path, target: IO[bytes]) -> None:
-    """All rows that were set aside, in the order of the inputs, with the numbers that they have in their files."""
+    """Write all rows that were set aside, in the order of the inputs, with their numbers in their files."""
     for record, before in zip(records, places_before(prepared, records), strict=True):
         with open(shard_file(out, record.number, REJECTS), "rb") as lines:
             for line in lines:
@@ -268,7 +268,7 @@ def _write_rejects(prepared: Prepared, records: Sequence[Record], out: Path, tar
 
 @contextmanager
 def _alone(out: Path) -> Iterator[None]:
-    """Two merges in one folder would write the same files. The system drops the lock of a process that is killed."""
+    """Let no other merge write the same files in a folder. The system drops the lock of a process that is killed."""
     try:
         import fcntl  # noqa: PLC0415  (not on every system)
     except ImportError:

@@ -68,24 +68,24 @@ class RowReader:
         return get_form(self.verdict.form)
 
     def rows(self) -> Iterator[Row]:
-        """Each row, in order. Never raises for what a row holds."""
+        """Give each row, in order. Never raises for what a row holds."""
         for raw in self.raw_rows():
             yield self.read(raw)
 
     def raw_rows(self) -> Iterator[RawRow]:
-        """Each row as it stands in the file."""
+        """Give each row as it stands in the file."""
         for piece in cut(self.path, whole=self.whole, target=_PIECE):
             yield from read(piece)
 
     def read(self, raw: RawRow) -> Row:
-        """A row's examples, or its problem."""
+        """Return a row's examples, or its problem."""
         found = examples_of(self._form, raw)
         examples, problem = ([], found) if isinstance(found, Problem) else (found, None)
         return Row(raw.file, raw.number, raw.byte, examples, problem)
 
 
 def open_rows(path: str, form: str = AUTO) -> Iterator[Row]:
-    """The rows of a file, one after the other, in bounded memory. What is wrong with a row is in the row.
+    """Give the rows of a file, one after the other, in bounded memory. What is wrong with a row is in the row.
 
     Raises at once: InvalidInput for a file that cannot be read, or whose form cannot be told; UnknownName for an
     unknown form.

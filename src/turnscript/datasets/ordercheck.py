@@ -44,7 +44,7 @@ def has_tools(request: Request) -> bool:
 
 
 def order_warnings(items: Sequence[Item]) -> set[str]:
-    """What is unusual in a conversation, each warning once."""
+    """Return what is unusual in a conversation, each warning once."""
     if ToolCall not in map(type, items):
         return set()
     return set(_warnings(items))
@@ -58,8 +58,8 @@ class Changes(NamedTuple):
 
     @classmethod
     def of(cls, format_: Format, *, bare_calls: bool) -> Changes:
-        """What a format changes, if it says that it does. `bare_calls`: calls stand without what the model writes
-        before them, as later prompts have them.
+        """Return what a format changes, if it says that it does. `bare_calls`: calls stand without what the model
+        writes before them, as later prompts have them.
         """
         document = format_.document
         if format_.template is not None:
@@ -73,7 +73,7 @@ class Changes(NamedTuple):
 
 
 def shown_anew(items: Sequence[Item], shown: Changes) -> bool:
-    """Whether the model calls a tool at once and then goes on, or thinks, and goes on after another word of the user.
+    """Return whether the model calls a tool at once and goes on, or thinks and goes on after the user's next word.
 
     `shown`: which of these turns the format shows in another way once they are past.
     """

@@ -57,15 +57,15 @@ class OutputWriter(ABC):
 
     @abstractmethod
     def write(self, batch: Batch) -> None:
-        """Some more samples. Raises InvalidInput for an id that the output cannot hold."""
+        """Write some more samples. Raises InvalidInput for an id that the output cannot hold."""
 
     @abstractmethod
     def close(self) -> list[str]:
-        """Everything was written: finish the files. Gives their names in the folder."""
+        """Finish the files once everything was written. Returns their names in the folder."""
 
     @abstractmethod
     def discard(self) -> None:
-        """The job failed: leave nothing behind."""
+        """Leave nothing behind, because the job failed."""
 
 
 class Output(ABC):
@@ -82,15 +82,15 @@ class Output(ABC):
 
     @abstractmethod
     def open(self, folder: Path, stem: str, facts: OutputFacts) -> OutputWriter:
-        """A writer of files `<stem>...` in the folder. Raises Unsupported where it cannot hold the ids."""
+        """Return a writer of files `<stem>...` in the folder. Raises Unsupported where it cannot hold the ids."""
 
     @abstractmethod
     def read(self, folder: Path, stem: str) -> Iterator[Batch]:
-        """What was written, in order, a bounded number of samples at a time; they share no memory with the files.
+        """Give what was written, in order, a bounded number of samples at a time; they share no memory with the files.
 
         Raises InvalidInput with the file where one is not as it was written.
         """
 
     def notes(self, facts: OutputFacts) -> list[str]:
-        """What people should know of the files, a sentence each."""
+        """Return what people should know of the files, a sentence each."""
         return []

@@ -11,12 +11,12 @@ from turnscript.registry import declared
 
 
 def outputs() -> list[str]:
-    """The names of all outputs."""
+    """Return the names of all outputs."""
     return list(_outputs())
 
 
 def get_output(name: str) -> Output:
-    """The output of that name. Raises UnknownName."""
+    """Return the output of that name. Raises UnknownName."""
     known = _outputs()
     if name not in known:
         raise UnknownName("output", name, known)

@@ -40,7 +40,7 @@ class Overflow:
         self._limit = limit
 
     def fit(self, example: Example, sample: Sample, *, turn: bool = False) -> Fitted | Problem:
-        """What becomes of an example whose sample is too long. `turn`: nothing but its last turn is trained."""
+        """Return what becomes of an example whose sample is too long. `turn`: nothing but its last turn is trained."""
         if self._policy == CUT:
             return self._cut(sample)
         if self._policy == SPLIT:
@@ -68,7 +68,7 @@ class Overflow:
         return Fitted(kept, Cuts(split=1, tokens=sum(len(piece.ids) for piece in pieces if not piece.trained)))
 
     def _drop_turns(self, example: Example, sample: Sample) -> Fitted | Problem:
-        """The longest beginning that ends with a turn of the model and fits."""
+        """Return the longest beginning that ends with a turn of the model and fits."""
         ends = turn_ends(example.request.items) if example.text is None else []
         fitting: tuple[Sample, Example] | None = None
         low, high = 0, len(ends)

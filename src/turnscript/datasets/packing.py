@@ -32,7 +32,7 @@ _WIDTH = 4
 
 
 def pack(batches: Iterable[Batch], packing: Packing, facts: OutputFacts) -> Iterator[Batch]:
-    """The samples of documents. Every sample that comes in is one document; `facts` tells the token of the padding.
+    """Give the samples of documents. Each sample that comes in is one; `facts` tells the token of the padding.
 
     Raises InvalidInput for a document that is longer than a window where documents stay whole.
     """
@@ -45,7 +45,7 @@ def pack(batches: Iterable[Batch], packing: Packing, facts: OutputFacts) -> Iter
 
 
 def best_fit(lengths: Sequence[int], window: int) -> list[list[int]]:
-    """Positions of documents by window: the longest first, each where the least room is left.
+    """Return positions of documents by window: the longest first, each where the least room is left.
 
     In a window, and among windows by their first one, documents keep their order.
 
@@ -115,7 +115,7 @@ def _best_fit(batches: Iterable[Batch], window: int, padding: int) -> Iterator[B
 
 
 def _searched(batches: Iterable[Batch], window: int) -> Iterator[_Whole]:
-    """Documents in groups of SEARCHED, or fewer if they are long."""
+    """Give documents in groups of SEARCHED, or fewer if they are long."""
     waiting, tokens = _Whole(), 0
     for batch in batches:
         _refuse_long(batch, window)
@@ -145,7 +145,7 @@ def _refuse_long(batch: Batch, window: int) -> None:
 
 
 def _filled(windows: list[list[int]], waiting: _Whole, blank: tuple[bytes, bytes]) -> Batch:
-    """Windows of documents; `blank` is one of padding alone, its ids and its weights."""
+    """Return windows of documents; `blank` is one of padding alone, its ids and its weights."""
     ids: list[memoryview | bytes] = []
     weights: list[memoryview | bytes] = []
     starts: list[int] = []
@@ -200,7 +200,7 @@ def _joined(waiting: _Flat) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
 
 
 def _stream(batches: Iterable[Batch], window: int, padding: int) -> Iterator[Batch]:
-    """Documents one behind another; what fills no window waits for more."""
+    """Give documents one behind another; what fills no window waits for more."""
     waiting, tokens = _Flat(), 0
     for batch in batches:
         waiting.add(batch)
@@ -221,7 +221,7 @@ def _stream(batches: Iterable[Batch], window: int, padding: int) -> Iterator[Bat
 
 
 def _cut(waiting: _Flat, whole: int, window: int) -> Batch:
-    """The first `whole` tokens as windows. A piece begins where a document or a window does."""
+    """Return the first `whole` tokens as windows. A piece begins where a document or a window does."""
     ids, weights = _joined(waiting)
     begins = np.cumsum(waiting.lengths) - waiting.lengths
     edges = np.arange(0, whole, window, dtype=np.int64)
@@ -239,7 +239,7 @@ def _cut(waiting: _Flat, whole: int, window: int) -> Batch:
 
 
 def _rest(waiting: _Flat, whole: int) -> _Flat:
-    """What comes behind the first `whole` tokens; the first of it may be the end of a document."""
+    """Return what comes behind the first `whole` tokens; the first of it may be the end of a document."""
     ids, weights = _joined(waiting)
     ends = np.cumsum(waiting.lengths)
     first = int(np.searchsorted(ends, whole, side="right"))

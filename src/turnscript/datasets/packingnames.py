@@ -18,16 +18,16 @@ class Packing(Struct, frozen=True):
 
     @property
     def crosses(self) -> bool:
-        """Whether a window may hold a part of a document."""
+        """Return whether a window may hold a part of a document."""
         return self.kind == STREAM
 
     @property
     def limit(self) -> int:
-        """The most tokens that a document may have; 0 for no limit."""
+        """Return the most tokens that a document may have; 0 for no limit."""
         return self.window if self.kind == BEST_FIT else 0
 
     def notes(self) -> list[str]:
-        """What people should know of the samples, a sentence each."""
+        """Return what people should know of the samples, a sentence each."""
         if self.kind == STREAM:
             whole = f"choose {BEST_FIT}:{self.window} to keep documents whole"
             return [f"windows of {self.window} tokens begin and end in the middle of documents; {whole}"]
@@ -41,7 +41,7 @@ class Packing(Struct, frozen=True):
 
 
 def read_packing(text: str) -> Packing:
-    """`none`, `bfd:4096` or `stream:4096` as a Packing. Raises InvalidInput."""
+    """Return `none`, `bfd:4096` or `stream:4096` as a Packing. Raises InvalidInput."""
     kind, colon, size = text.partition(":")
     if kind == NONE and not colon:
         return Packing()

@@ -61,7 +61,7 @@ td.wide { width: 22rem; padding-right: 0; }
 
 
 def stats_page(title: str, stats: Stats) -> str:
-    """Figures as a page."""
+    """Return figures as a page."""
     facts = stats.facts()
     parts = [
         f"<h1>{_text(title)}</h1>",
@@ -91,7 +91,7 @@ def stats_page(title: str, stats: Stats) -> str:
 
 
 def preview_page(preview: Preview) -> str:
-    """The tokens of a row as a page. Each token says its id, its weight and whose it is when it is pointed at."""
+    """Return the tokens of a row as a page. Each tells its id, its weight and whose it is when it is pointed at."""
     title = f"{preview.source}, row {preview.number}"
     how = f"read as {preview.form}; {preview.format}; {preview.tokenizer}; mode {preview.mode}"
     parts = [
@@ -121,7 +121,7 @@ def _lengths(stats: Stats) -> str:
 
 
 def shares_of(stats: Stats) -> list[tuple[str, int]]:
-    """How many samples have `30 to 40 %` of their tokens trained, from the least share to the largest."""
+    """Return how many samples have `30 to 40 %` of their tokens trained, from the least share to the largest."""
     there = [tenth for tenth, count in enumerate(stats.shares) if count] or [0]
     tenths = range(there[0], there[-1] + 1)
     return [(f"{tenth * 10} to {tenth * 10 + 10} %", stats.shares[tenth]) for tenth in tenths]
@@ -140,7 +140,7 @@ def _example(shown: Shown) -> list[str]:
 
 
 def _run(run: Run) -> str:
-    """Tokens one by one; where one ends inside a character, it and the next ones that share it are shown as one."""
+    """Return tokens one by one; those that share a character are shown as one."""
     pieces, held, label = [], b"", ""
     for token in run.tokens:
         label += f"{', ' if label else ''}id {token.id}, weight {token.weight}"
@@ -162,7 +162,7 @@ def _class(state: State) -> str:
 
 
 def _seen(text: str) -> str:
-    """A token's text; what cannot be seen is there as a sign, and a newline still breaks the line."""
+    """Return a token's text; what cannot be seen is there as a sign, and a newline still breaks the line."""
     return _UNSEEN.sub(_sign, _escaped(text)) or "<i>∅</i>"
 
 
@@ -219,12 +219,12 @@ def _side(column: int) -> str:
 
 
 def _text(text: str) -> str:
-    """Foreign text as HTML. What cannot be seen, such as a mark that turns the direction of writing, is an escape."""
+    """Return foreign text as HTML. What cannot be seen, such as a mark of direction, is an escape."""
     return _UNSEEN.sub(lambda found: ascii(found[0])[1:-1], _escaped(text))
 
 
 def _escaped(text: str) -> str:
-    """The same, as it is. Half of a surrogate pair, which no file can hold, is an escape."""
+    """Return foreign text as HTML, as it is. Half of a surrogate pair, which no file can hold, is an escape."""
     return escape(text.encode("utf-8", "backslashreplace").decode())
 
 

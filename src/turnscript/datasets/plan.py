@@ -171,7 +171,7 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 raise _unfit("name", f"{self.name!r} begins the name of {own}, which is written too; use another")
 
     def _check_pairs(self) -> None:
-        """What each is well by itself, and not beside the other."""
+        """Check what is well by itself, and not beside the other."""
         twice = [output for output in self.outputs if self.outputs.count(output) > 1]
         if twice:
             raise _unfit("outputs", f"{twice[0]!r} is named twice; name each output once", "different names", twice[0])
@@ -190,21 +190,21 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def now(self) -> datetime | None:
-        """The date that a template writes; None for today."""
+        """Return the date that a template writes; None for today."""
         return datetime.fromisoformat(self.date) if self.date else None
 
     @property
     def words(self) -> str:
-        """Whose words the rows are in: the place of the template, or the name of the format."""
+        """Return whose words the rows are in: the place of the template, or the name of the format."""
         return self.template or self.format
 
     @property
     def limit(self) -> int | None:
-        """The most tokens of a sample: as the plan says, else as many as fit a window that keeps documents whole."""
+        """Return the most tokens of a sample: as the plan says, else what fits a window that keeps documents whole."""
         return self.max_tokens if self.max_tokens is not None else read_packing(self.pack).limit or None
 
     def encode(self, request: Request, weights: Mapping[int, float] | None = None) -> Encoded:
-        """A conversation in memory as the tokens that a build would make of its row; the inputs are not looked at.
+        """Return a conversation in memory as the tokens that a build makes of its row; no input is looked at.
 
         `weights`: how much items count in the loss, by their position; the others count as the plan says. Raises
         InvalidInput for what a build would set aside, and for what is too long; its `reason` is the code.
@@ -214,24 +214,24 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return encode(self, request, weights)
 
     def encode_all(self, request: Request, weights: Mapping[int, float] | None = None) -> list[Encoded]:
-        """The same for a plan by which each turn becomes a sample of its own: all samples, in order, at least one."""
+        """Return all samples of a conversation for a plan by which each turn becomes one: in order, at least one."""
         from turnscript.datasets.encoded import encode_all  # noqa: PLC0415
 
         return encode_all(self, request, weights)
 
     def facts(self) -> dict[str, Any]:
-        """The plan as plain values."""
+        """Return the plan as plain values."""
         facts: dict[str, Any] = msgspec.to_builtins(self)
         return facts
 
     def row_facts(self) -> dict[str, Any]:
-        """The part of it that decides what becomes of each row by itself."""
+        """Return the part of the plan that decides what becomes of each row by itself."""
         facts = {name: value for name, value in self.facts().items() if name not in _MERGE_ONLY}
         return {**facts, "max_tokens": self.limit, "train": parse_train(self.train).spelling}
 
 
 def read_plan(path: str | os.PathLike[str]) -> Plan:
-    """The plan in a file, TOML if it is named so, else JSON. Raises InvalidInput with the field."""
+    """Return the plan in a file, TOML if it is named so, else JSON. Raises InvalidInput with the field."""
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -249,7 +249,7 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
 
 
 def _values_in(data: bytes, *, is_toml: bool) -> Any:
-    """The plain values that a file holds. Raises InvalidInput with line and column."""
+    """Return the plain values that a file holds. Raises InvalidInput with line and column."""
     data = utf8(data)
     if is_toml:
         return read_toml(data.decode())
@@ -260,7 +260,7 @@ def _values_in(data: bytes, *, is_toml: bool) -> Any:
 
 
 def plan_of(facts: Any) -> Plan:
-    """A plan from plain values. Raises InvalidInput with the field."""
+    """Return a plan from plain values. Raises InvalidInput with the field."""
     try:
         return msgspec.convert(facts, Plan)
     except msgspec.ValidationError as error:
@@ -271,12 +271,12 @@ def plan_of(facts: Any) -> Plan:
 
 
 def digest_of(*facts: Any) -> str:
-    """The SHA-256 of plain values: equal values give the same one."""
+    """Return the SHA-256 of plain values: equal values give the same one."""
     return hashlib.sha256(msgspec.json.encode(facts, order="deterministic")).hexdigest()
 
 
 def is_utf8(text: str) -> bool:
-    """Whether a file can hold the text. Names that the system gave may have other bytes, which Python escapes."""
+    """Return whether a file can hold the text. Names of the system may have other bytes, which Python escapes."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -289,6 +289,6 @@ def _unfit(field: str, message: str, expected: str = "", got: str = "") -> Inval
 
 
 def names(values: Sequence[str], most: int = 5) -> str:
-    """Some names for a message: the first few, and how many more there are."""
+    """Return some names for a message: the first few, and how many more there are."""
     shown = ", ".join(values[:most])
     return f"{shown} and {len(values) - most} more" if len(values) > most else shown

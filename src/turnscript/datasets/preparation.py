@@ -94,11 +94,11 @@ class Prepared(Struct, frozen=True):
 
     @property
     def width(self) -> int:
-        """Bytes of an id."""
+        """Return the bytes of an id."""
         return 2 if self.size <= 1 << 16 else 4
 
     def shard_key(self, number: int) -> str:
-        """What a shard depends on: its pieces too."""
+        """Return what a shard depends on: its pieces too."""
         return digest_of(self.row_key, self.shards[number])
 
 
@@ -151,7 +151,7 @@ def prepare(plan: Plan, out: str | os.PathLike[str], *, shards: int | None = Non
 
 
 def find_prepared(out: Path) -> Prepared | None:
-    """What was prepared in a folder by this version, if anything was."""
+    """Return what was prepared in a folder by this version, if anything was."""
     try:
         prepared = msgspec.json.decode((out / PLAN_FILE).read_bytes(), type=Prepared)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -160,7 +160,7 @@ def find_prepared(out: Path) -> Prepared | None:
 
 
 def check_folder(out: str | os.PathLike[str]) -> None:
-    """Raises InvalidInput where there is no such folder: most likely a typo, and no build that was not finished."""
+    """Raise InvalidInput where there is no such folder: most likely a typo, and no build that was not finished."""
     try:
         # Not `is_dir`: since Python 3.14 that takes what may not be reached for missing.
         there = S_ISDIR(os.stat(out).st_mode)
@@ -172,7 +172,7 @@ def check_folder(out: str | os.PathLike[str]) -> None:
 
 
 def load_prepared(out: str | os.PathLike[str]) -> Prepared:
-    """What was prepared in a folder. Raises InvalidInput if nothing was, or by another version."""
+    """Return what was prepared in a folder. Raises InvalidInput if nothing was, or by another version."""
     check_folder(out)
     prepared = find_prepared(Path(out))
     if prepared is None:
@@ -182,21 +182,21 @@ def load_prepared(out: str | os.PathLike[str]) -> Prepared:
 
 
 def format_of(plan: Plan) -> Format:
-    """The format of a plan, with its option; that of its template, where it has one."""
+    """Return the format of a plan, with its option; that of its template, where it has one."""
     words = template_of(plan)
     found = get_format(plan.format) if words is None else words.format
     return found.variant(plan.variant) if plan.variant else found
 
 
 def template_of(plan: Plan) -> Words | None:
-    """The chat template of a plan, which may stand in the place of a format too; None if it has none."""
+    """Return the chat template of a plan, which may stand in the place of a format too; None if it has none."""
     if plan.template:
         return words_of(plan.template, plan.format, plan.tokenizer)
     return words_of(plan.format, "", plan.tokenizer) if is_place(plan.format) else None
 
 
 def _dated(plan: Plan, earlier: Prepared | None) -> Plan:
-    """The plan with a date, where its template writes one: a job that goes on the next day goes on with the same."""
+    """Return the plan with a date, where its template writes one: the same if a job goes on the next day."""
     words = template_of(plan)
     if plan.date or words is None or not words.dated:
         return plan
@@ -206,7 +206,7 @@ def _dated(plan: Plan, earlier: Prepared | None) -> Plan:
 
 
 def encoder_of(plan: Plan) -> Encoder:
-    """The encoder of a plan. Where each turn has a sample, what the format forgets of past ones is left out before."""
+    """Return the encoder of a plan. Where each turn has a sample, what the format forgets of past ones is left out."""
     format_ = format_of(plan)
     return Encoder(
         format_.remembering() if plan.expand == TURNS else format_,
@@ -225,7 +225,7 @@ def encoder_of(plan: Plan) -> Encoder:
 
 
 def forms_of(plan: Plan, names_of_forms: Iterable[str]) -> dict[str, Form]:
-    """The forms of these names; a map file has its own name."""
+    """Return the forms of these names; a map file has its own name."""
     if plan.map:
         from turnscript.datasets.mapping import read_map  # noqa: PLC0415  (few plans have one)
 
@@ -244,7 +244,7 @@ class _Mark(Struct):
 
 
 def _marks(folder: Path) -> list[_Mark]:
-    """What jobs have left in a folder that says so."""
+    """Return what jobs have left in a folder that says so."""
     found: list[_Mark] = []
     for name in (PLAN_FILE, MANIFEST):
         try:
@@ -255,7 +255,7 @@ def _marks(folder: Path) -> list[_Mark]:
 
 
 def _is_written(name: str, stem: str) -> bool:
-    """Whether a job may write a file or folder of that name. All that an output writes begins with the stem."""
+    """Return whether a job may write a file or folder of that name. All that an output writes begins with the stem."""
     return name in (*OWN_FILES, FOLDER, STAGING) or name.startswith(f"{stem}.")
 
 
@@ -286,7 +286,7 @@ def _input_files(plan: Plan, out: Path, earlier: Prepared | None) -> list[InputF
 
 
 def _check_names(files: Iterable[str]) -> None:
-    """Plans and manifests are JSON, which cannot hold a name that is no UTF-8."""
+    """Check the names: plans and manifests are JSON, which cannot hold one that is no UTF-8."""
     for file in files:
         if not is_utf8(file):
             raise unusable(file.encode("utf-8", "backslashreplace").decode(), "its name is no UTF-8", "rename it")
@@ -306,13 +306,13 @@ def _check_named(plan: Plan, out: Path) -> None:
 
 
 def _place_in(out: Path, path: str) -> str:
-    """Where a file is in the folder of the job; empty if it is elsewhere."""
+    """Return where a file is in the folder of the job; empty if it is elsewhere."""
     inside, place = os.path.join(os.path.realpath(out), ""), os.path.realpath(path)
     return place.removeprefix(inside) if place.startswith(inside) else ""
 
 
 def _outside(paths: Sequence[str], out: Path) -> list[str]:
-    """The files that are no output of the job itself."""
+    """Return the files that are no output of the job itself."""
     found = [path for path in paths if not _place_in(out, path)]
     if not found:
         raise InvalidInput(f"all inputs are in {os.fspath(out)}, where the outputs go; write to another folder")
@@ -329,7 +329,7 @@ def _input_file(path: str, form: str, known: InputFile | None) -> InputFile:
 
 
 def _forms(plan: Plan, paths: Sequence[str]) -> list[str]:
-    """The form of each file. All files whose form cannot be told are named at once."""
+    """Return the form of each file. All files whose form cannot be told are named at once."""
     if plan.map:
         return [*forms_of(plan, ())] * len(paths)
     if plan.form != AUTO:
@@ -356,7 +356,7 @@ def _forms(plan: Plan, paths: Sequence[str]) -> list[str]:
 
 
 def likely_shards(plan: Plan, out: Path, *, shards: int | None, resume: bool) -> int:
-    """About how many shards there will be to make in a folder; 0 if nobody can say before it is prepared."""
+    """Return about how many shards there will be to make in a folder; 0 if nobody can say before it is prepared."""
     if resume and find_prepared(out) is not None:
         return 0
     try:
@@ -366,12 +366,12 @@ def likely_shards(plan: Plan, out: Path, *, shards: int | None, resume: bool) ->
 
 
 def _count(total: int) -> int:
-    """How many shards inputs of so many bytes are cut into."""
+    """Return how many shards inputs of so many bytes are cut into."""
     return max(-(-total // SHARD_BYTES), min(_SHARDS, -(-total // _SMALL_SHARD)), 1)
 
 
 def _cut(plan: Plan, files: Sequence[InputFile], shards: int | None) -> tuple[tuple[Part, ...], ...]:
-    """The pieces of all files in consecutive groups of about the same size."""
+    """Return the pieces of all files in consecutive groups of about the same size."""
     total = sum(file.size for file in files)
     count = shards or _count(total)
     target = max(-(-total // count), 1)

@@ -59,17 +59,17 @@ class Run(NamedTuple):
 
     @property
     def data(self) -> bytes:
-        """The bytes that they stand for."""
+        """Return the bytes that they stand for."""
         return b"".join([token.text for token in self.tokens])
 
     @property
     def text(self) -> str:
-        """Their text. A piece of a character, where one was cut, is an escape."""
+        """Return their text. A piece of a character, where one was cut, is an escape."""
         return self.data.decode("utf-8", "backslashreplace")
 
     @property
     def name(self) -> str:
-        """Whose they are, as `user 3`; empty for what belongs to no item."""
+        """Return whose they are, as `user 3`; empty for what belongs to no item."""
         return f"{self.kind} {self.item}".strip() if self.item >= 0 else self.kind
 
 
@@ -82,18 +82,18 @@ class Shown(NamedTuple):
 
     @property
     def runs(self) -> list[Run]:
-        """The tokens, neighbours of one state and item together."""
+        """Return the tokens, neighbours of one state and item together."""
         return list(runs(self.tokens))
 
     @property
     def counts(self) -> dict[State, int]:
-        """How many tokens each state has, in the order of the states."""
+        """Return how many tokens each state has, in the order of the states."""
         states = [state_of(token) for token in self.tokens]
         return {state: states.count(state) for state in State}
 
     @property
     def trained(self) -> int:
-        """How many tokens have a weight."""
+        """Return how many tokens have a weight."""
         return sum(1 for token in self.tokens if token.weight)
 
 
@@ -110,14 +110,14 @@ class Preview(NamedTuple):
     problem: Problem | None = None
 
     def html(self) -> str:
-        """One page that needs nothing else."""
+        """Return one page that needs nothing else."""
         from turnscript.datasets.page import preview_page  # noqa: PLC0415  (most previews are for a terminal)
 
         return preview_page(self)
 
 
 def preview(path: str, row: int = 1, *, format: str, tokenizer: str, **options: Any) -> Preview:  # noqa: A002
-    """A row of a file, the first by default, as the tokens that a build would write; `options` as those of a Plan.
+    """Return a row of a file, the first by default, as the tokens that a build writes; `options` are a Plan's.
 
     `row` is the number by which errors and reports name it: the line of JSON Lines, else its place in the file. Of a
     blank line it is the next row.
@@ -129,7 +129,7 @@ def preview(path: str, row: int = 1, *, format: str, tokenizer: str, **options: 
 
 
 def preview_of(plan: Plan, path: str, number: int = 1) -> Preview:
-    """The same by a plan."""
+    """Return a row of a file by a plan."""
     from turnscript.datasets.files.listing import check_again  # noqa: PLC0415
     from turnscript.datasets.opened import RowReader  # noqa: PLC0415  (a page needs none of these)
     from turnscript.datasets.preparation import encoder_of  # noqa: PLC0415
@@ -154,7 +154,7 @@ def preview_of(plan: Plan, path: str, number: int = 1) -> Preview:
 
 
 def _shown(encoder: Encoder, example: Example) -> Shown:
-    """The tokens are there even of an example that is refused for having too many, or none to train."""
+    """Return the tokens even of an example that is refused for having too many, or none to train."""
     sample = encoder.encode([example])[0]
     problem = sample if isinstance(sample, Problem) else None
     try:
@@ -164,7 +164,7 @@ def _shown(encoder: Encoder, example: Example) -> Shown:
 
 
 def state_of(token: Token) -> State:
-    """What a token is for."""
+    """Return what a token is for."""
     if token.straddles:
         return State.STRADDLING
     if token.control:
@@ -173,6 +173,6 @@ def state_of(token: Token) -> State:
 
 
 def runs(tokens: Iterable[Token]) -> Iterator[Run]:
-    """Neighbours of one state and item joined."""
+    """Give neighbours of one state and item joined."""
     for (state, kind, item), found in groupby(tokens, key=lambda one: (state_of(one), one.kind, one.item)):
         yield Run(state, kind, item, list(found))

@@ -94,12 +94,12 @@ DEFECTS = (TypeError, ValueError, KeyError, IndexError, AttributeError, Recursio
 
 
 def _place(error: InvalidInput) -> str:
-    """Where in its row: most rows are a line of a file, whose number is not that of the line in the row."""
+    """Return where in its row: most rows are a line of a file, whose number is not that of the line in the row."""
     return f"column {error.column}" if error.line == 1 and not error.path else error.where
 
 
 def problem_of(error: Exception, otherwise: Code = Code.SHAPE) -> Problem:
-    """An error as the reason why a row was set aside; `otherwise`: the code of one that has none of its own.
+    """Return an error as the reason why a row was set aside; `otherwise`: the code of one that has none of its own.
 
     One that turnscript did not raise on purpose is a defect of it, but for a row that is nested too deep.
     """

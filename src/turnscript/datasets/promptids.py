@@ -43,7 +43,7 @@ class PromptIds:
         self._exact = 0
 
     def add(self, text: str, ids: Ids, ends: Ends | None, begun: Begun) -> Begun:
-        """A prompt, which is how the text of these ids begins. `ends`: where they end in it, None if that is not known.
+        """Add a prompt, with which the text of these ids begins. `ends`: where they end in it, None if unknown.
 
         `begun`: what was given for the prompt before, of the same sample.
         """
@@ -62,7 +62,7 @@ class PromptIds:
         return Begun(last + 1, len(text), size)
 
     def exact(self) -> int:
-        """How many prompts had the ids that their samples begin with."""
+        """Return how many prompts had the ids that their samples begin with."""
         self._settle()
         return self._exact
 

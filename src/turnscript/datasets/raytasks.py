@@ -57,7 +57,7 @@ class RayTasks(Executor):
 
 
 def _task(out: str, number: int) -> tuple[int, int, int]:
-    """One shard, on whatever machine."""
+    """Make one shard, on whatever machine."""
     if not os.path.isdir(out):
         message = f"there is no {out} on {platform.node()}: a cluster needs a folder that all its machines share"
         raise InvalidInput(message, got=out)

@@ -11,7 +11,7 @@ from turnscript.errors import TurnscriptError
 
 
 def examples_of(form: Form, row: RawRow) -> list[Example] | Problem:
-    """What a form makes of a row, or why it cannot be used."""
+    """Return what a form makes of a row, or why it cannot be used."""
     try:
         if row.problem is None:
             return form.read(row.data)
@@ -24,7 +24,7 @@ def examples_of(form: Form, row: RawRow) -> list[Example] | Problem:
 
 
 def _says(read: Callable[[bytes], list[Example]], marked: bytes, without: Sequence[Example]) -> bool:
-    """Whether a row says the same with something else in the place of a value as without that value."""
+    """Return whether a row says the same with something else in the place of a value as without that value."""
     try:
         found = read(marked)
     except (TurnscriptError, *DEFECTS):
@@ -33,7 +33,7 @@ def _says(read: Callable[[bytes], list[Example]], marked: bytes, without: Sequen
 
 
 def _said(example: Example) -> tuple[object, ...]:
-    """All of an example that its samples are made of."""
+    """Return all of an example that its samples are made of."""
     if example.text is not None or example.mask:
         conversation: tuple[object, ...] = (example.text, example.mask)
     else:

@@ -71,16 +71,16 @@ class Report(Struct, kw_only=True):
 
     @property
     def rejects(self) -> int:
-        """How many rows were set aside."""
+        """Return how many rows were set aside."""
         return sum(self.rejected.values())
 
     @property
     def share(self) -> float:
-        """Of all tokens, those that are trained."""
+        """Return the share of all tokens that are trained."""
         return self.trained / self.tokens if self.tokens else 0.0
 
     def check(self) -> None:
-        """Every row is in exactly one place."""
+        """Check that every row is in exactly one place."""
         assert self.rows == self.written + self.duplicates + self.rejects, f"rows are unaccounted for: {self}"
         for file in self.files:
             assert file.rows == file.written + file.duplicates + file.rejected, f"rows are unaccounted for: {file}"
@@ -89,7 +89,7 @@ class Report(Struct, kw_only=True):
         assert self.rejects == sum(file.rejected for file in self.files), "rejects are unaccounted for"
 
     def notes(self) -> Iterator[str]:
-        """What people should look at, a sentence each."""
+        """Give what people should look at, a sentence each."""
         for code, count in self.warnings.items():
             yield f"{count} {'row' if count == 1 else 'rows'}: {WARNINGS[code]} ({code})"
         if self.cuts.tokens:

@@ -43,13 +43,13 @@ class Unanswered:
         self._count = 0
 
     def add(self, call: ToolCall) -> None:
-        """One more."""
+        """Add one more."""
         self._calls[self._count] = call
         self._named[call.name].append(self._count)
         self._count += 1
 
     def take(self, name: str | None) -> ToolCall | None:
-        """The first call of that name, or the first of all; it no longer waits. None if there is none."""
+        """Return the first call of that name, or the first of all; it no longer waits. None if there is none."""
         if name is not None:
             numbers = self._named.get(name)
             return self._calls.pop(numbers.popleft()) if numbers else None
@@ -97,7 +97,7 @@ def _unknown(item: Opaque) -> BadRow:
 
 
 def _check_content(item: System | User | Assistant | Thinking | ToolResult) -> bool:
-    """Whether the item says something."""
+    """Return whether the item says something."""
     if len(item.content) == 1 and type(item.content[0]) is Text:
         return bool(item.content[0].text)
     says = False

@@ -64,7 +64,7 @@ class RowSamples:
         self._leaves_out = plan.overflow in (DROP_TURNS, CUT)
 
     def make(self, rows: Sequence[Sequence[Example]]) -> Iterator[Made]:
-        """What becomes of each row. One without examples has no samples either, and no problem."""
+        """Give what becomes of each row. One without examples has no samples either, and no problem."""
         if self._expands:
             yield from self._make_turns(rows)
             return
@@ -76,7 +76,7 @@ class RowSamples:
                 yield self._made([(example, next(results)) for example in row])
 
     def parts(self, example: Example) -> list[Example]:
-        """What there are samples of: the example itself, or those of its turns of which something is trained."""
+        """Return what there are samples of: the example itself, or those of its turns of which something is trained."""
         turns = turns_of(self._encoder, example) if self._expands else []
         if not turns:
             return [example]
@@ -97,7 +97,7 @@ class RowSamples:
             yield made[0] if len(made) == 1 else _joined(made)
 
     def _encoded(self, parts: Iterable[Example]) -> Iterator[_Pair]:
-        """Parts with what they are encoded as. All turns of a long conversation are much longer than their row."""
+        """Give parts with what they are encoded as. All turns of a long conversation are much longer than their row."""
         waiting: list[Example] = []
         size = 0
         for part in parts:
@@ -109,13 +109,13 @@ class RowSamples:
         yield from zip(waiting, self._encoder.encode(waiting), strict=True)
 
     def _fitting(self, example: Example, result: Sample | Problem) -> Made:
-        """What becomes of the one example of a row: most have one, and it fits."""
+        """Return what becomes of the one example of a row: most have one, and it fits."""
         if isinstance(result, Problem) or self._chats or (self._limit is not None and len(result.ids) > self._limit):
             return self._made([(example, result)])
         return Made([(example, result)], [result], [example], [], [], result.digest)
 
     def _made(self, pairs: Sequence[_Pair], turns: bool = False) -> Made:
-        """What becomes of an example, or of all examples of a row.
+        """Return what becomes of an example, or of all examples of a row.
 
         `turns`: these are turns of one example. Then one that nothing is trained of has no sample, and neither has one
         that is too long where that is no reason to set the row aside, as long as another one has.
@@ -166,7 +166,7 @@ class RowSamples:
 
 
 def unlike_of(whole: Sequence[tuple[Example, Sample]]) -> str | None:
-    """How a row differs from what its chat template makes of it: empty if not at all, None if no template wrote it."""
+    """Return how a row differs from what its chat template writes: empty if not at all, None without a template."""
     found = [sample.unlike for _, sample in whole if sample.unlike is not None]
     return next(filter(None, found), "") if found else None
 
@@ -180,7 +180,7 @@ def _is_untrained(found: Sample | Problem) -> bool:
 
 
 def _joined(made: Sequence[Made]) -> Made:
-    """What becomes of a row of several examples: of all of them, or of none."""
+    """Return what becomes of a row of several examples: of all of them, or of none."""
     for one in made:
         if one.problem is not None:
             return one
@@ -197,6 +197,6 @@ def _digest(digests: Sequence[bytes]) -> bytes:
 
 
 def _length(item: Item) -> int:
-    """About how much text an item has."""
+    """Return about how much text an item has."""
     texts = [getattr(part, "text", None) or "" for part in getattr(item, "content", ())]
     return sum(map(len, texts)) + len(getattr(item, "arguments", ""))

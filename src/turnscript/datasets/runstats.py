@@ -24,7 +24,7 @@ LOOKED_AT = 200
 
 
 def stats_of(folder: str | os.PathLike[str], *, roles: int = LOOKED_AT) -> Stats:
-    """The figures of what a build wrote. Raises InvalidInput where there is no finished build.
+    """Return the figures of what a build wrote. Raises InvalidInput where there is no finished build.
 
     `roles`: how many rows are read once more to tell whose the tokens are; 0 for none.
     """
@@ -50,7 +50,7 @@ def stats_of(folder: str | os.PathLike[str], *, roles: int = LOOKED_AT) -> Stats
 
 
 def _add_roles(stats: Stats, manifest: Manifest, most: int) -> None:
-    """Whose the tokens of the first rows are. Inputs that were moved or changed tell nothing."""
+    """Add whose the tokens of the first rows are. Inputs that were moved or changed tell nothing."""
     files = [source for source in manifest.inputs if source.form and _is_there(source.name, source.size)]
     if not files or not most:
         return

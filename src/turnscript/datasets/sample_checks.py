@@ -78,13 +78,13 @@ class Checker:
 
     @property
     def counts(self) -> SampleCounts:
-        """What was looked at so far."""
+        """Return what was looked at so far."""
         if self._encoder.mode == "text" and self._turns is None:
             self._counts.exact = self._prompts.exact()
         return self._counts
 
     def faults(self, example: Example, sample: Sample) -> list[str]:
-        """What is wrong with a sample, a sentence each; nothing if it is as it should be."""
+        """Return what is wrong with a sample, a sentence each; nothing if it is as it should be."""
         self._counts.samples += 1
         try:
             data, widths = self._bytes.spell(sample.ids)
@@ -146,7 +146,7 @@ class Checker:
         return faults
 
     def _spelled(self, text: str, pieces: Sequence[str]) -> Sequence[str] | None:
-        """The pieces of which tokens are, given the text of these: as they are, or normalized. None if of neither."""
+        """Return the pieces that tokens are of, given the text of these: as they are or normalized; None if neither."""
         if text == "".join(pieces):
             return pieces
         normal = self._encoder.tokenizer.normal
@@ -159,7 +159,7 @@ class Checker:
         return respelled
 
     def _reread(self, text: str, spelled: str) -> Iterator[str]:
-        """Whether a text says the same once it is normalized: nothing in it may become a tag by that."""
+        """Give how a text reads otherwise once it is normalized: nothing in it may become a tag by that."""
         if text == spelled or self._escape == "none":
             return
         normal = self._encoder.tokenizer.normal
@@ -175,7 +175,7 @@ class Checker:
             yield "as the tokenizer normalizes it, its text reads back as another conversation"
 
     def _unread(self, request: Request, text: str, rendered: str, losses: Sequence[str]) -> Iterator[str]:
-        """Whether the strict reader gives the conversation back. `rendered`: how a renderer writes that."""
+        """Give how the strict reader reads another conversation. `rendered`: how a renderer writes this one."""
         if self._escape == "none":
             self._counts.unread += 1
             return
@@ -198,7 +198,7 @@ class Checker:
     def _unprompted(
         self, example: Example, opened: Opened | None, text: str, sample: Sample, ends: Ends | None
     ) -> Iterator[str]:
-        """Whether what a server would feed the model is the beginning of the sample, where turns of the model begin.
+        """Give where turns of the model begin that what a server would feed the model is not how the sample begins.
 
         What is only read in it may be shown in another way, as the past is.
         """
@@ -228,15 +228,16 @@ class Checker:
                 yield f"{item.at}: the ids of the prompt for this turn are not how the sample begins"
 
     def _leading(self, asked: Request, item: Item) -> Iterator[Prompt]:
-        """The prompts that may lead to a turn: to a thought one that asks for it, and one for an answer to any."""
+        """Give the prompts that may lead to a turn: to a thought one that asks for it, and one for an answer to any."""
         for thinking in (True, False) if isinstance(item, Thinking) else (False,):
             prompt = self._begun(asked, thinking=thinking)
             if prompt is not None:
                 yield prompt
 
     def _begins(self, sample: Sample, prompt: Sequence[Span], known: dict[str, list[int]]) -> bool:
-        """Whether a sample begins with the ids of a prompt. Of two prompts that its text begins with, one may end in
-        the middle of a token: white space behind `<think>` is one token with that at the beginning of the thought."""
+        """Return whether a sample begins with the ids of a prompt. Of two prompts that its text begins with, one may
+        end in the middle of a token: white space behind `<think>` is one token with that at the beginning of the
+        thought."""
         ids = self._encoder.prompt_ids(prompt, known)
         found: list[int] = sample.ids[: len(ids)].tolist()
         return ids == found
@@ -268,7 +269,7 @@ class Checker:
             return None
 
     def _ends(self, sample: Sample, pieces: _Pieces, ends: Ends) -> Ends | None:
-        """Where each token ends, in bytes, which is where these do if they add up; None where nobody can tell."""
+        """Return where each token ends, in bytes: where these do if they add up; None where nobody can tell."""
         if len(ends) and ends[-1] == pieces.size:
             return ends
         tokenizer, ids = self._encoder.tokenizer, sample.ids.tolist()
@@ -278,7 +279,7 @@ class Checker:
         return tokenizer.ends("".join(pieces.texts), inner)
 
     def _unended(self, items: Sequence[Item], sample: Sample, pieces: _Pieces, ends: Ends | None) -> Iterator[str]:
-        """Whether the end of each trained turn is trained: a model that never saw it never stops."""
+        """Give each trained turn whose end is not trained: a model that never saw it never stops."""
         if ends is None:
             yield "where its tokens lie in the text cannot be told"
             return
@@ -327,7 +328,7 @@ class _Pieces:
         self.size = sum(map(len, self.data))
 
     def written(self) -> dict[int, _Written]:
-        """Of each item with text that the model writes, where that lies."""
+        """Return where the text of each item lies of which the model writes some."""
         found: dict[int, _Written] = {}
         at, last = 0, -1
         for piece, mark in zip(self.data, self.marks, strict=True):
@@ -345,7 +346,7 @@ class _Pieces:
         return found
 
     def slice(self, bounds: tuple[int, int]) -> str:
-        """A part of the text."""
+        """Return a part of the text."""
         return self._whole[bounds[0] : bounds[1]].decode("utf-8", "replace")
 
     @cached_property
@@ -369,7 +370,7 @@ def _said(item: Item) -> _Said:
 
 
 def unlike(request: Request, found: Request, losses: Sequence[str], what: str = "its text reads") -> str:
-    """Where two conversations differ without a loss that says so; empty if they do not. `what`: was read again.
+    """Return where two conversations differ without a loss that says so; empty if they do not. `what`: was read again.
 
     Items may be joined or left out, so the first place and the last one where they differ are looked at: a loss is
     reported at one of the items there.

@@ -72,7 +72,7 @@ class Samples:
         self._shards.close()
 
     def windows(self, order: Iterator[Numbers]) -> Iterator[Window]:
-        """Samples by their numbers, some at a time."""
+        """Give samples by their numbers, some at a time."""
         for numbers in order:
             if not len(numbers):
                 continue
@@ -88,7 +88,7 @@ class Samples:
                 first = last
 
     def kept(self, folder: Path) -> NDArray[np.bool_]:
-        """Of each sample, whether its row is the first of those that are equal. `folder`: for temporary files."""
+        """Return for each sample whether its row is the first of equal ones. `folder`: for temporary files."""
         keep = np.ones(self.count, dtype=np.bool_)
         parts = _Digests(folder, max(-(-self.count // _SORTED), 1))
         for shard, first in enumerate(self._firsts[:-1].tolist()):
@@ -107,7 +107,7 @@ class Samples:
         return keep
 
     def _runs(self, numbers: Numbers) -> list[_Run]:
-        """Neighbours that lie side by side in a shard, read at once."""
+        """Return neighbours that lie side by side in a shard, read at once."""
         shards = np.searchsorted(self._firsts, numbers, side="right") - 1
         edges = np.flatnonzero((np.diff(numbers) != 1) | (np.diff(shards) != 0)) + 1
         starts = np.concatenate([[0], edges]).tolist()
@@ -144,7 +144,7 @@ class Samples:
         return Window(index, files, Batch(ids, weights, lengths, zeros, ones, sources, self._chats_of(runs)))
 
     def _chats_of(self, runs: Sequence[_Run]) -> list[Callable[[], bytes] | None]:
-        """What reads the conversation of each sample, in their order."""
+        """Return what reads the conversation of each sample, in their order."""
         found: list[Callable[[], bytes] | None] = []
         for run in runs if self._chats else ():
             before = min(run.first, 1)
@@ -179,26 +179,26 @@ class _Shards:
         self._opened: OrderedDict[tuple[str, int], FileIO] = OrderedDict()
 
     def read(self, suffix: str, shard: int, first: int, count: int) -> NDArray[Any]:
-        """Some entries of a file of a shard."""
+        """Return some entries of a file of a shard."""
         found: NDArray[Any] = np.empty(count, dtype=self._types[suffix])
         self.read_into(found, suffix, shard, first)
         return found
 
     def read_into(self, found: NDArray[Any], suffix: str, shard: int, first: int) -> None:
-        """The same into an array of the file's type."""
+        """Read some entries into an array of the file's type."""
         file = self._file(suffix, shard)
         file.seek(first * found.itemsize)
         read = file.readinto(found.view(np.uint8).data)
         assert read == found.nbytes, f"{suffix} of shard {shard} is shorter than its record says"
 
     def chat(self, shard: int, start: int, end: int) -> bytes:
-        """A conversation, by where it is in its file."""
+        """Return a conversation, by where it is in its file."""
         found = np.empty(end - start, dtype=np.uint8)
         self.read_into(found, CHATS, shard, start)
         return found.tobytes()
 
     def index(self, shard: int) -> Index:
-        """All of the index of a shard."""
+        """Return all of the index of a shard."""
         return np.fromfile(shard_file(self._out, shard, INDEX_FILE), dtype=INDEX)
 
     def close(self) -> None:
@@ -247,7 +247,7 @@ class _Digests:
 
 
 def in_order(count: int, kept: NDArray[np.bool_] | None) -> Iterator[Numbers]:
-    """The numbers of all samples that are kept, ascending, some at a time."""
+    """Give the numbers of all samples that are kept, ascending, some at a time."""
     for first in range(0, count, _WINDOW):
         last = min(first + _WINDOW, count)
         numbers = np.arange(first, last, dtype=np.int64)
@@ -255,7 +255,7 @@ def in_order(count: int, kept: NDArray[np.bool_] | None) -> Iterator[Numbers]:
 
 
 def shuffled(count: int, kept: NDArray[np.bool_] | None, seed: int, epoch: int) -> Iterator[Numbers]:
-    """The same in an order that depends on the seed and the epoch alone: by a hash of each number.
+    """Give the same numbers in an order that depends on the seed and the epoch alone: by a hash of each number.
 
     The hash gives different numbers different values, so there are no ties. No library's generator is asked: its next
     version may give another order.
@@ -273,14 +273,14 @@ def shuffled(count: int, kept: NDArray[np.bool_] | None, seed: int, epoch: int) 
 
 
 def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """A permutation of all 64-bit numbers that looks random (the last step of SplitMix64)."""
+    """Return a permutation of all 64-bit numbers that looks random (the last step of SplitMix64)."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
 
 
 def places_before(prepared: Prepared, records: Sequence[Record]) -> list[Numbers]:
-    """Of each piece of each shard, how many lines (or other places) of its file come before it."""
+    """Return for each piece of each shard how many lines (or other places) of its file come before it."""
     seen = [0] * len(prepared.files)
     before: list[Numbers] = []
     for parts, record in zip(prepared.shards, records, strict=True):

@@ -87,7 +87,7 @@ _text = msgspec.json.Decoder(str)
 
 
 def rendered_texts(value: Json, at: str) -> Said:
-    """The words of an attachment as the model saw them."""
+    """Return the words of an attachment as the model saw them."""
     texts: Said = []
     for index, one in enumerate(elements_of(value, at)):
         place = f"{at}[{index}]"
@@ -96,7 +96,7 @@ def rendered_texts(value: Json, at: str) -> Said:
 
 
 def said_by(kind: str, attachment: Mapping[str, Json], at: str, *, strict: bool) -> Said:
-    """The texts that an attachment holds. `strict`: refuse one of an unknown type."""
+    """Return the texts that an attachment holds. `strict`: refuse one of an unknown type."""
     if kind == "file":
         return _file(attachment, at)
     if kind == "invoked_skills":
@@ -132,7 +132,7 @@ def _is_blocks(value: Json, at: str) -> bool:
 
 
 def _content(value: Json, at: str) -> bytes:
-    """A content of a message: a text, or blocks."""
+    """Return a content of a message: a text, or blocks."""
     if bytes(memoryview(value)[:1]) == b"[":
         elements_of(value, at)
     else:
@@ -141,7 +141,7 @@ def _content(value: Json, at: str) -> bytes:
 
 
 def _each(attachment: Mapping[str, Json], name: str, at: str) -> Said:
-    """The contents of a list of objects."""
+    """Return the contents of a list of objects."""
     texts: Said = []
     for index, one in enumerate(elements_of(attachment.get(name, Json(b"[]")), f"{at}.{name}")):
         place = f"{at}.{name}[{index}]"
@@ -150,7 +150,7 @@ def _each(attachment: Mapping[str, Json], name: str, at: str) -> Said:
 
 
 def _file(attachment: Mapping[str, Json], at: str) -> Said:
-    """A file that was mentioned: its text, or its picture, behind its name."""
+    """Return a file that was mentioned: its text, or its picture, behind its name."""
     name = text_of_member(attachment, "filename", at)
     place = f"{at}.content"
     content = members_of(member(attachment, "content", at), place)

@@ -136,7 +136,7 @@ class Unit:
             parent.children.append(self)
 
     def messages(self) -> Iterator[tuple[str, list[Part]]]:
-        """The messages of the API: role and content."""
+        """Give the messages of the API: role and content."""
         if self.blocks:
             yield self.role, self.blocks
         if self.results:
@@ -170,7 +170,7 @@ class Session:
             self._keep(uuid, members_of(line.compact_metadata, f"{at}.compactMetadata"), f"{at}.compactMetadata")
 
     def way(self, leaf: Unit) -> list[Unit]:
-        """The units from the root to a leaf, with those that a compaction kept."""
+        """Return the units from the root to a leaf, with those that a compaction kept."""
         way = []
         unit: Unit | None = leaf
         while unit is not None:
@@ -182,7 +182,7 @@ class Session:
         return way[::-1]
 
     def snapshot(self, way: list[Unit]) -> Snapshot | None:
-        """What the model was given beside the messages on a way: the last that was noted, with the last tools."""
+        """Return what the model was given beside the messages on a way: the last noted, with the last tools."""
         numbers = {unit.number for unit in way}
         found: Snapshot | None = None
         for one in self._snapshots:
@@ -194,7 +194,7 @@ class Session:
     # Where a line belongs.
 
     def _placed(self, line: _Line, at: str, parent: Unit | None, side: bool) -> Unit | None:
-        """The unit that a line is of, which may be that of its parent."""
+        """Return the unit that a line is of, which may be that of its parent."""
         if line.type == _ASSISTANT:
             return self._of_assistant(line, at, parent, side)
         if line.type == _USER:
@@ -310,12 +310,12 @@ _text = msgspec.json.Decoder(str)
 
 
 def has_metadata(line: _Line) -> bool:
-    """Whether a line says what a compaction kept."""
+    """Return whether a line says what a compaction kept."""
     return line.type == "system" and line.subtype == "compact_boundary" and bytes(line.compact_metadata) != b"null"
 
 
 def _said(line: _Line, at: str, role: str) -> tuple[_Message, list[Part]]:
-    """The message in a line, and its content: blocks, or one text."""
+    """Return the message in a line, and its content: blocks, or one text."""
     place = f"{at}.message"
     message = read_as(_message, line.message, place)
     if message.role != role:
@@ -344,7 +344,7 @@ _Node = tuple[str, _Line, bytes]
 
 
 def _nodes(data: bytes) -> dict[str, _Node]:
-    """The lines that have a parent, by their ids. Others must be known to say nothing."""
+    """Return the lines that have a parent, by their ids. Others must be known to say nothing."""
     nodes: dict[str, _Node] = {}
     last: dict[bool, str] = {}
     for at, text in lines_of(data):
@@ -373,7 +373,7 @@ def _nodes(data: bytes) -> dict[str, _Node]:
 
 
 def _ordered(nodes: dict[str, _Node]) -> Iterator[tuple[str, _Node]]:
-    """The lines in the order of the file, but each behind its parent."""
+    """Give the lines in the order of the file, but each behind its parent."""
     numbers = {uuid: number for number, uuid in enumerate(nodes)}
     uuids = list(nodes)
     children: dict[str, list[int]] = {}

@@ -21,14 +21,14 @@ _PLACE = re.compile(r" - at `\$?([^`]*)`$")
 
 
 def lines_of(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """The lines that are not blank, each with its place: `line 3: $`."""
+    """Give the lines that are not blank, each with its place: `line 3: $`."""
     for number, line in enumerate(checked(data).split(b"\n"), 1):
         if line.strip():
             yield f"line {number}: $", line
 
 
 def read_as(decoder: msgspec.json.Decoder[T], value: bytes | Json, at: str) -> T:
-    """A value as the declared type. What is wrong with it is said with its place."""
+    """Return a value as the declared type. What is wrong with it is said with its place."""
     try:
         return decoder.decode(value)
     except msgspec.ValidationError as error:

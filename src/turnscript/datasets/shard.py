@@ -287,7 +287,7 @@ class _Work:
         self._writer.reject(msgspec.json.encode(Aside(row.piece, reject)) + b"\n")
 
     def _true_number(self, row: _Row) -> int:
-        """The row's number in its file: the numbers of the pieces before must be counted for that."""
+        """Return the row's number in its file: the numbers of the pieces before must be counted for that."""
         part = self._parts[row.piece]
         before = 0
         for other in (one for shard in self._prepared.shards for one in shard):
@@ -312,7 +312,7 @@ class _Batch:
         self.tokens = 0
 
     def add(self, piece: int, number: int, samples: Sequence[Sample], digest: bytes) -> None:
-        """The samples of a row. `digest`: what it is compared by."""
+        """Add the samples of a row. `digest`: what it is compared by."""
         for place, sample in enumerate(samples):
             self.tokens += len(sample.ids)
             self.ids.append(sample.ids)
@@ -323,7 +323,7 @@ class _Batch:
             self._digests.append(digest)
 
     def index(self) -> Index:
-        """What the index says of them. A column at a time: a record at a time takes five times as long."""
+        """Return what the index says of them. A column at a time: a record at a time takes five times as long."""
         index = np.zeros(len(self._facts), dtype=INDEX)
         for name, values in zip(_FACTS, zip(*self._facts, strict=True), strict=False):
             index[name] = values
@@ -335,7 +335,7 @@ _FACTS = ("tokens", "trained", "straddling", "losses", "piece", "place", "number
 
 
 def reject_of(file: str, raw: RawRow, problem: Problem) -> Reject:
-    """A row and why it was set aside."""
+    """Return a row and why it was set aside."""
     reject = Reject(
         file=os.fsencode(file).decode("utf-8", "replace"),
         line=raw.number,
@@ -353,6 +353,6 @@ def reject_of(file: str, raw: RawRow, problem: Problem) -> Reject:
 
 @lru_cache(maxsize=1)
 def _tools(_row_key: str, plan: bytes, forms: tuple[str, ...]) -> tuple[Encoder, dict[str, Form]]:
-    """What all shards of a job need. Making it takes longer than a small shard does."""
+    """Return what all shards of a job need. Making it takes longer than a small shard does."""
     decoded = msgspec.json.decode(plan, type=Plan)
     return encoder_of(decoded), forms_of(decoded, forms)

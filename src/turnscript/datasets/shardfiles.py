@@ -138,7 +138,7 @@ class Record(Struct):
 
     @property
     def rows(self) -> int:
-        """All rows that were found."""
+        """Return all rows that were found."""
         return sum(piece.rows for piece in self.pieces)
 
 
@@ -167,7 +167,7 @@ class ShardWriter:
             file.discard()
 
     def add(self, ids: list[NDArray[np.uint32]], weights: list[NDArray[np.uint8]], index: Index) -> None:
-        """Some samples; `start` of the index is filled in here."""
+        """Add some samples; `start` of the index is filled in here."""
         if not ids:
             return
         lengths = index["tokens"].astype(np.uint64)
@@ -182,17 +182,17 @@ class ShardWriter:
         self.tokens += int(lengths.sum())
 
     def tell(self, chat: bytes) -> None:
-        """The conversation of a sample that is added later, as JSON; nothing if it holds none."""
+        """Keep the conversation, as JSON, of a sample that is added later; nothing if it holds none."""
         self._files[CHATS].write(chat)
         self._told += len(chat)
         self._ends.append(self._told)
 
     def reject(self, line: bytes) -> None:
-        """A row that was set aside."""
+        """Keep a row that was set aside."""
         self._files[REJECTS].write(line)
 
     def finish(self, record: Record) -> Record:
-        """Everything is written: take the final names, the record's last."""
+        """Take the final names, the record's last, once everything is written."""
         place = _file(self._stem, "json")
         if place.exists():  # an older record may not stand beside files that are not its own, not even for a moment
             place.unlink()
@@ -248,7 +248,7 @@ class Unfinished:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """A file that is there whole or not at all, and stays there if the power goes."""
+    """Write a file that is there whole or not at all, and stays there if the power goes."""
     _write(path, data)
     sync_folder(path.parent)
 
@@ -274,7 +274,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def find_record(out: Path, number: int, key: str, *, chats: bool = False) -> Record | None:
-    """The record of a shard, if it is finished, is of this key and its files are as large as it says.
+    """Return the record of a shard, if it is finished, is of this key and its files are as large as it says.
 
     `chats`: it must hold conversations; whoever needs none can use one that does.
     """
@@ -295,12 +295,12 @@ def find_record(out: Path, number: int, key: str, *, chats: bool = False) -> Rec
 
 
 def shard_file(out: Path, number: int, suffix: str) -> Path:
-    """Where a file of a shard is."""
+    """Return where a file of a shard is."""
     return _file(_stem(out, number), suffix)
 
 
 def unfinished(folder: Path) -> Iterator[Path]:
-    """The files that somebody began and did not finish."""
+    """Give the files that somebody began and did not finish."""
     if folder.is_dir():
         yield from sorted(path for path in folder.iterdir() if _UNFINISHED.fullmatch(path.name))
 

@@ -61,7 +61,7 @@ class Stats(Struct):
     rejects: Counter[str] = field(default_factory=Counter)
 
     def add(self, lengths: ArrayLike, trained: ArrayLike) -> None:
-        """Samples: the tokens of each, and how many of them are trained."""
+        """Add samples: the tokens of each, and how many of them are trained."""
         sizes, marked = np.atleast_1d(np.asarray(lengths, np.int64)), np.atleast_1d(np.asarray(trained, np.int64))
         values, counts = np.unique(sizes, return_counts=True)
         for length, count in zip(values.tolist(), counts.tolist(), strict=True):
@@ -73,43 +73,43 @@ class Stats(Struct):
             self.shares[tenth] += count
 
     def add_tokens(self, role: str, tokens: int, trained: int) -> None:
-        """Tokens of items of one kind."""
+        """Add tokens of items of one kind."""
         found = self.roles.setdefault(role, [0, 0])
         found[0] += tokens
         found[1] += trained
 
     @property
     def samples(self) -> int:
-        """How many samples there are."""
+        """Return how many samples there are."""
         return sum(self.lengths.values())
 
     @property
     def tokens(self) -> int:
-        """The tokens of all of them."""
+        """Return the tokens of all samples."""
         return sum(length * count for length, count in self.lengths.items())
 
     @property
     def mean(self) -> float:
-        """Tokens of a sample."""
+        """Return the mean of the tokens of a sample."""
         return self.tokens / self.samples if self.samples else 0.0
 
     @property
     def share(self) -> float:
-        """Of all tokens, those that are trained."""
+        """Return the share of all tokens that are trained."""
         return self.trained / self.tokens if self.tokens else 0.0
 
     @property
     def shortest(self) -> int:
-        """The tokens of the shortest sample."""
+        """Return the tokens of the shortest sample."""
         return min(self.lengths, default=0)
 
     @property
     def longest(self) -> int:
-        """The tokens of the longest sample."""
+        """Return the tokens of the longest sample."""
         return max(self.lengths, default=0)
 
     def quantile(self, percent: float) -> int:
-        """The length that so many percent of the samples do not exceed."""
+        """Return the length that so many percent of the samples do not exceed."""
         wanted, seen = self.samples * percent / 100, 0
         for length in sorted(self.lengths):
             seen += self.lengths[length]
@@ -118,7 +118,7 @@ class Stats(Struct):
         return self.longest
 
     def buckets(self) -> list[Bucket]:
-        """The lengths, each bucket twice as wide as the one before; no gaps from the shortest to the longest."""
+        """Return the lengths, each bucket twice as wide as the one before; no gaps from the shortest to the longest."""
         if not self.lengths:
             return []
         powers = range(self.shortest.bit_length(), self.longest.bit_length() + 1)
@@ -129,7 +129,7 @@ class Stats(Struct):
         return [Bucket(2**power // 2, 2**power - 1, samples[power], tokens[power]) for power in powers]
 
     def beyond(self) -> Iterator[Beyond]:
-        """The contexts that are too short for some samples."""
+        """Give the contexts that are too short for some samples."""
         for context in CONTEXTS:
             longer = {length: count for length, count in self.lengths.items() if length > context}
             if longer:
@@ -137,7 +137,7 @@ class Stats(Struct):
                 yield Beyond(context, sum(longer.values()), tokens)
 
     def facts(self) -> dict[str, Any]:
-        """All of it, for programs."""
+        """Return all of it, for programs."""
         return {
             "samples": self.samples,
             "documents": self.documents,
@@ -165,5 +165,5 @@ class Stats(Struct):
 
 
 def ranked(counts: Mapping[str, int]) -> dict[str, int]:
-    """Most frequent first; equal ones by name, so that the same samples give the same bytes."""
+    """Return the counts, most frequent first; equal ones by name, so that the same samples give the same bytes."""
     return dict(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))

@@ -32,12 +32,12 @@ _TAGGED = {
 
 
 def may_be_tagged(data: bytes) -> bool:
-    """Whether a row may have tagged calls, told from its bytes: cheap, and never False for one that has."""
+    """Return whether a row may have tagged calls, told from its bytes: cheap, and never False for one that has."""
     return (_OPEN in data or _ESCAPE in data) and any(sign in data for sign in _SIGNS)
 
 
 def is_tagged(kind: type[Item], said: str) -> bool:
-    """Whether a text of an item of this kind holds calls, tools or results in tags."""
+    """Return whether a text of an item of this kind holds calls, tools or results in tags."""
     if kind not in _TAGGED:
         return False
     opening, closing = _TAGGED[kind]
@@ -54,7 +54,7 @@ def refuse_tagged(items: Sequence[Item]) -> None:
 
 
 def value_in(inside: str, at: str, code: Code = Code.SHAPE) -> Json:
-    """A text that is JSON, or a Python literal."""
+    """Return a text that is JSON, or a Python literal."""
     inside = inside.strip()
     try:
         return json_in(inside, at)
@@ -92,7 +92,7 @@ def _check_plain(value: Any) -> None:
 
 
 def split_tagged(said: str, tag: str, at: str) -> list[tuple[bool, str]]:
-    """A text as its pieces: those outside of a tag, and, with True, what stands inside. Raises for an unclosed tag."""
+    """Return a text as pieces: outside of tags, and, with True, what stands inside. Raises for an unclosed tag."""
     pieces: list[tuple[bool, str]] = []
     start, opening, closing = 0, f"<{tag}>", f"</{tag}>"
     while (begin := said.find(opening, start)) >= 0:

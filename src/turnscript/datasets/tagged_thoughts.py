@@ -20,12 +20,12 @@ _OPEN, _ESCAPE = b"<", b"\\u003"
 
 
 def may_think(data: bytes) -> bool:
-    """Whether a row may have tagged thoughts, told from its bytes: cheap, and never False for one that has."""
+    """Return whether a row may have tagged thoughts, told from its bytes: cheap, and never False for one that has."""
     return (_OPEN in data or _ESCAPE in data) and (_SIGN in data or _ESCAPED in data)
 
 
 def split_thought(said: str, at: str) -> tuple[str | None, str]:
-    """The thought that an answer begins with, None if there is none, and the rest of it."""
+    """Return the thought that an answer begins with, None if there is none, and the rest of it."""
     if _IN_BOTH not in said:
         return None, said
     begins = said.lstrip().startswith(OPENING)
@@ -42,7 +42,7 @@ def split_thought(said: str, at: str) -> tuple[str | None, str]:
 
 
 def has_doubt(item: Item) -> bool:
-    """Whether an item is an answer with a text that would be read as more than a text, or refused."""
+    """Return whether an item is an answer with a text that would be read as more than a text, or refused."""
     return isinstance(item, Assistant) and any(type(part) is Text and _is_more(part.text) for part in item.content)
 
 

@@ -35,7 +35,7 @@ class TokenBytes:
         self._used = 0
 
     def spell(self, ids: Ids) -> Spelled:
-        """What ids stand for: what `Tokenizer.decode` says of them."""
+        """Return what ids stand for: what `Tokenizer.decode` says of them."""
         places = self._places[ids]
         if len(places) and int(places.min()) == _UNKNOWN:
             self._learn(ids[places == _UNKNOWN])

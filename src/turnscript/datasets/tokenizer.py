@@ -50,23 +50,23 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Each text as ids, none of them of a control token. Raises BadRow(E_UTF8) for half of a surrogate pair."""
+        """Return each text as ids, none of a control token. Raises BadRow(E_UTF8) for half of a surrogate pair."""
 
     def each(self, texts: Sequence[str]) -> Iterator[list[int]]:
-        """The same, one after the other, for who needs the ids of a text only until the next."""
+        """Give the ids of each text, one after the other, for who needs the ids of a text only until the next."""
         return iter(self.encode(texts))
 
     @abstractmethod
     def ends(self, text: str, ids: Sequence[int]) -> Ends:
-        """Where each token of a text ends, in bytes of its UTF-8. The last is the length of the text.
+        """Return where each token of a text ends, in bytes of its UTF-8. The last is the length of the text.
 
         A token that is a piece of a character ends where its bytes end.
         """
 
     @abstractmethod
     def decode(self, ids: Sequence[int]) -> bytes:
-        """The bytes that ids stand for, control tokens as their literals, the end token as nothing."""
+        """Return the bytes that ids stand for, control tokens as their literals, the end token as nothing."""
 
     def normal(self, text: str) -> str:
-        """A text as its tokens spell it, where the tokenizer changes what it reads, to NFC for example."""
+        """Return a text as its tokens spell it, where the tokenizer changes what it reads, to NFC for example."""
         return text

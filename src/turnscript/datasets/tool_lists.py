@@ -22,7 +22,7 @@ _FUNCTION = Json(b'"function"')
 
 
 def chat_tools(value: Json, at: str) -> list[Json]:
-    """The entries of a tool list; none for null, an empty list or an empty string."""
+    """Return the entries of a tool list; none for null, an empty list or an empty string."""
     value = embedded(value, at)
     if is_null(value):
         return []
@@ -60,5 +60,5 @@ def _definition(value: Json, at: str) -> Members:
 
 
 def _said(members: Members) -> Members:
-    """Without nulls: a table has them for what an entry does not say."""
+    """Return an entry without nulls: a table has them for what an entry does not say."""
     return {key: value for key, value in members.items() if not is_null(value)}

@@ -46,7 +46,7 @@ _INDEX = re.compile(r"\$\.(?:messages|input)\[(\d+)\]")
 
 
 def checked(data: bytes) -> bytes:
-    """A row without a byte order mark. Raises BadRow if it is not UTF-8."""
+    """Return a row without a byte order mark. Raises BadRow if it is not UTF-8."""
     try:
         return utf8(data)
     except InvalidInput as error:
@@ -54,7 +54,7 @@ def checked(data: bytes) -> bytes:
 
 
 def members_of(value: bytes | Json, at: str = "$") -> dict[str, Json]:
-    """The members of an object, each as text. `at`: its place."""
+    """Return the members of an object, each as text. `at`: its place."""
     if bytes(memoryview(value)[:64]).lstrip()[:1] not in (b"{", b""):
         raise mismatch(at, "an object", value)
     try:
@@ -64,7 +64,7 @@ def members_of(value: bytes | Json, at: str = "$") -> dict[str, Json]:
 
 
 def elements_of(value: bytes | Json, at: str) -> list[Json]:
-    """The elements of an array, each as text."""
+    """Return the elements of an array, each as text."""
     if bytes(memoryview(value)[:64]).lstrip()[:1] != b"[":
         raise mismatch(at, "an array", value)
     try:
@@ -74,7 +74,7 @@ def elements_of(value: bytes | Json, at: str) -> list[Json]:
 
 
 def value_of(value: bytes | Json, at: str = "$") -> Any:
-    """A whole value as Python data."""
+    """Return a whole value as Python data."""
     try:
         return msgspec.json.decode(value)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -82,51 +82,51 @@ def value_of(value: bytes | Json, at: str = "$") -> Any:
 
 
 def member(members: Mapping[str, Json], name: str, at: str) -> Json:
-    """A member that must be there."""
+    """Return a member that must be there."""
     if name not in members:
         raise BadRow(Code.SHAPE, "required, but missing", path=f"{at}.{name}")
     return members[name]
 
 
 def text_of_member(members: Mapping[str, Json], name: str, at: str) -> str:
-    """A member that must be a string."""
+    """Return a member that must be a string."""
     return text_at(value_of(member(members, name, at), f"{at}.{name}"), f"{at}.{name}")
 
 
 def has(members: Mapping[str, Json], name: str) -> bool:
-    """Whether a member is there and says something: null and an empty array say nothing."""
+    """Return whether a member is there and says something: null and an empty array say nothing."""
     return name in members and b"".join(bytes(memoryview(members[name])[:16]).split()) not in (b"null", b"[]")
 
 
 def text_at(value: object, at: str) -> str:
-    """A value that must be a string."""
+    """Return a value that must be a string."""
     if not isinstance(value, str):
         raise mismatch(at, "a string", value)
     return value
 
 
 def list_at(value: object, at: str) -> list[Any]:
-    """A value that must be an array."""
+    """Return a value that must be an array."""
     if not isinstance(value, list):
         raise mismatch(at, "an array", value)
     return value
 
 
 def object_at(value: object, at: str) -> dict[str, Any]:
-    """A value that must be an object."""
+    """Return a value that must be an object."""
     if not isinstance(value, dict):
         raise mismatch(at, "an object", value)
     return value
 
 
 def mismatch(at: str, expected: str, got: object) -> BadRow:
-    """The error for a value of the wrong type."""
+    """Return the error for a value of the wrong type."""
     value = got if isinstance(got, Json) else Json(got) if isinstance(got, bytes) else json_of(got)
     return BadRow(Code.SHAPE, f"expected {expected}, got {type_name(value)}", path=at)
 
 
 def _not_json(error: InvalidInput, at: str) -> BadRow:
-    """Half of a surrogate pair is no fault of the JSON: it is a text that no UTF-8 can hold."""
+    """Return the error of a value. Half of a surrogate pair is no fault of the JSON: no UTF-8 can hold it."""
     code = Code.UTF8 if "surrogate" in error.message else Code.JSON
     if at == "$" and error.line:
         return BadRow(code, error.message, line=error.line, column=error.column)
@@ -138,7 +138,7 @@ def _not_json(error: InvalidInput, at: str) -> BadRow:
 
 @cache
 def api_at(endpoint: str) -> Api:
-    """The API that is served there."""
+    """Return the API that is served there."""
     known = {api.endpoint: api for api in map(get_api, apis())}
     if endpoint not in known:
         raise UnknownName("endpoint of an API", endpoint, known)
@@ -146,7 +146,7 @@ def api_at(endpoint: str) -> Api:
 
 
 def request_of(endpoint: str, members: Mapping[str, bytes], place: Place) -> Request:
-    """A body as a request, read by the API of that endpoint. Paths are still those of the body."""
+    """Return a body as a request, read by the API of that endpoint. Paths are still those of the body."""
     body = b",".join([b'"%s":%s' % (name.encode(), value) for name, value in members.items()])
     try:
         return api_at(endpoint).parse_request(b"{%s}" % body)
@@ -157,12 +157,12 @@ def request_of(endpoint: str, members: Mapping[str, bytes], place: Place) -> Req
 
 
 def request_of_items(items: list[Item]) -> Request:
-    """Items that a form made itself, as a request."""
+    """Return items that a form made itself, as a request."""
     return Request(conversation=Conversation(items=items))
 
 
 def message_index(at: str) -> int:
-    """Which message of a body a path is in; -1 if it is in none."""
+    """Return which message of a body a path is in; -1 if it is in none."""
     found = _INDEX.match(at)
     return int(found[1]) if found else -1
 
@@ -174,12 +174,12 @@ def relocate(request: Request, place: Place) -> None:
 
 
 def under(name: str) -> Place:
-    """The place of a path in `$.messages`, where the row has the same list under another name."""
+    """Return the place of a path in `$.messages`, where the row has the same list under another name."""
     return lambda at: at.replace("$.messages", f"$.{name}", 1)
 
 
 def of_list(places: Sequence[str], otherwise: str = "$") -> Place:
-    """The place of a path whose message is the one at `places[index]` in the row."""
+    """Return the place of a path whose message is the one at `places[index]` in the row."""
 
     def place(at: str) -> str:
         found = _INDEX.match(at)
@@ -242,7 +242,7 @@ WRITTEN = (Assistant, Thinking, ToolCall)
 
 
 def untrained(items: Sequence[Item], wanted: Callable[[int], bool]) -> frozenset[int]:
-    """The positions of what the model wrote in the messages of which `wanted` is false. Before `relocate`.
+    """Return the positions of what the model wrote in the messages of which `wanted` is false. Before `relocate`.
 
     And for thoughts of which only a proof is there: to learn them would be to learn to think nothing.
     """
@@ -260,7 +260,7 @@ def _is_hidden(item: Item) -> bool:
 
 
 def tools_member(members: Mapping[str, Json], name: str) -> dict[str, bytes]:
-    """Tools of a row for a body: an array, or a string that holds one. Their text stays as it is."""
+    """Return tools of a row for a body: an array, or a string that holds one. Their text stays as it is."""
     if not has(members, name):
         return {}
     value = members[name]

@@ -47,7 +47,7 @@ class Train(Struct, frozen=True):
 
     @property
     def spelling(self) -> str:
-        """The shortest text that `parse_train` reads as this."""
+        """Return the shortest text that `parse_train` reads as this."""
         names = {kind: name for name, kind in (_KINDS | _OTHERS).items()}
         kinds = set(self.kinds)
         words = ["all"] if self.everything else ["assistant"] if kinds >= MODEL else []
@@ -55,18 +55,18 @@ class Train(Struct, frozen=True):
         return ",".join([*words, *["last"] * self.last, *["end"] * self.end, *["no-flags"] * (not self.flags)])
 
     def is_plain(self) -> bool:
-        """Whether all that the model writes counts, and nothing else."""
+        """Return whether all that the model writes counts, and nothing else."""
         return not self.everything and not self.last and set(self.kinds) == MODEL
 
     def counts(self, items: Sequence[Item]) -> list[bool]:
-        """Of each item, whether it counts."""
+        """Return for each item whether it counts."""
         kinds = frozenset(self.kinds)
         first = last_turn(items) if self.last else 0
         return [item.kind in kinds and (at >= first or item.kind not in MODEL) for at, item in enumerate(items)]
 
 
 def last_turn(items: Sequence[Item]) -> int:
-    """Where the model's last turn begins; behind the last item if it has none."""
+    """Return where the model's last turn begins; behind the last item if it has none."""
     at = next((at for at in reversed(range(len(items))) if items[at].kind in MODEL), None)
     if at is None:
         return len(items)
@@ -76,7 +76,7 @@ def last_turn(items: Sequence[Item]) -> int:
 
 
 def parse_train(text: str) -> Train:
-    """What a list of words means. Raises InvalidInput with the word that is none.
+    """Return what a list of words means. Raises InvalidInput with the word that is none.
 
     >>> parse_train("assistant,no-thinking,last").kinds
     ('assistant', 'tool_call')

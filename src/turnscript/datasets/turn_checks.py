@@ -66,7 +66,7 @@ class TurnChecker:
         self.counts = TurnCounts(led, exact, later, other)
 
     def _leading(self, request: Request, first: int, text: str) -> Prompt | None:
-        """The prompt that leads to a turn: of those that do, the one that has opened most."""
+        """Return the prompt that leads to a turn: of those that do, the one that has opened most."""
         asked = Request(conversation=Conversation(request.items[:first], request.tools))
         found: list[Prompt] = []
         for thinking in (None, True, False):
@@ -93,7 +93,7 @@ def _trained(texts: Sequence[str], marks: Sequence[int], first: int, end: int) -
 
 
 def _reads(prompt: Prompt, written: str, said: Sequence[Item]) -> bool:
-    """Whether what a model writes behind a prompt is read as these items. White space at the ends does not count."""
+    """Return whether what a model writes behind a prompt is read as these items, but for white space at the ends."""
     stop = min((at for one in prompt.stops if (at := written.find(one)) >= 0), default=len(written))
     parser = prompt.parser()
     response = fold(parser.feed(written[:stop]) + parser.close())
@@ -130,7 +130,7 @@ def trained_turns(items: Sequence[Item], counts: Sequence[int]) -> list[int]:
 
 
 def spread(places: Sequence[int]) -> list[int]:
-    """At most PROMPTS of them, spread evenly, the first and the last included."""
+    """Return at most PROMPTS of them, spread evenly, the first and the last included."""
     if len(places) <= PROMPTS:
         return list(places)
     return [places[round(step * (len(places) - 1) / (PROMPTS - 1))] for step in range(PROMPTS)]

@@ -45,15 +45,15 @@ class Turns:
         return Unanswered()
 
     def system(self, said: str, at: str) -> None:
-        """Instructions."""
+        """Add instructions."""
         self.items.append(System(content=[Text(text=said)], at=at))
 
     def user(self, said: str, at: str) -> None:
-        """What the user says."""
+        """Add what the user says."""
         self.items.append(User(content=[Text(text=said)], at=at))
 
     def assistant(self, said: str, at: str) -> None:
-        """What the model says, behind a thought if the text begins with one."""
+        """Add what the model says, behind a thought if the text begins with one."""
         thought, said = split_thought(said, at)
         if thought is not None:
             self.thinking(thought, at)
@@ -61,7 +61,7 @@ class Turns:
             self.items.append(Assistant(content=[Text(text=said)], at=at))
 
     def history(self, value: Json, at: str) -> None:
-        """Earlier exchanges: pairs of what the user said and what was answered."""
+        """Add earlier exchanges: pairs of what the user said and what was answered."""
         for index, entry in enumerate(list_of(value, at)):
             where = f"{at}[{index}]"
             pair = list_of(entry, where)
@@ -71,17 +71,17 @@ class Turns:
             self.assistant(text(pair[1], f"{where}[1]"), f"{where}[1]")
 
     def thinking(self, said: str, at: str) -> None:
-        """What the model thinks."""
+        """Add what the model thinks."""
         self.items.append(Thinking(content=[Text(text=said)], at=at))
 
     def call(self, value: Json, at: str) -> None:
-        """A call: `{"name": ..., "arguments": {...}}`."""
+        """Add a call: `{"name": ..., "arguments": {...}}`."""
         call = call_of(value, at)
         self.items.append(call)
         self._waiting.add(call)
 
     def calls(self, value: Json, at: str) -> None:
-        """A call, or an array of them."""
+        """Add a call, or an array of them."""
         if first_byte(value) != b"[":
             self.call(value, at)
             return
@@ -92,20 +92,20 @@ class Turns:
             self.call(entry, f"{at}[{index}]")
 
     def result(self, said: str, at: str, name: str | None = None) -> None:
-        """What a tool answers."""
+        """Add what a tool answers."""
         call = self._waiting.take(name)
         if call is None:
             raise BadRow(Code.CALL, "the result answers no call that waits for one", path=at)
         self.items.append(ToolResult(content=[Text(text=said)], id=call.id, name=call.name, at=at))
 
     def weigh(self, first: int, weight: float | None) -> None:
-        """What the items from a position on count."""
+        """Set what the items from a position on count."""
         if weight is not None:
             for index in range(first, len(self.items)):
                 self.weights[index] = weight
 
     def example(self, tools: list[Tool] | None = None, label: str = "", weight: float | None = None) -> Example:
-        """All of it, checked. `weight`: a mark of the row."""
+        """Return all of it, checked. `weight`: a mark of the row."""
         check_items(self.items)
         self.weights = over_turns(self.weights, self.items, weight)
         request = Request(conversation=Conversation(items=self.items, tools=tools or []))
@@ -114,7 +114,7 @@ class Turns:
 
 
 def call_of(value: Json, at: str) -> ToolCall:
-    """A call of a data set: name and arguments in one object, maybe inside an object `function`."""
+    """Return a call of a data set: name and arguments in one object, maybe inside an object `function`."""
     members = object_of(value, at)
     outer = members
     if "function" in members and first_byte(members["function"]) == b"{":

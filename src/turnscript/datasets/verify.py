@@ -97,17 +97,17 @@ class Verification(Struct):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Return whether nothing is wrong."""
         return not self.faults
 
     def find(self, place: str, message: str) -> None:
-        """Something is wrong."""
+        """Note something that is wrong."""
         self.faults += 1
         if len(self.findings) < MOST:
             self.findings.append(Finding(place, message))
 
     def notes(self) -> Iterator[str]:
-        """What people should know of the result, a sentence each."""
+        """Give what people should know of the result, a sentence each."""
         checks = self.checks
         if self.every > 1:
             yield f"only one row in {self.every} was looked at"
@@ -183,7 +183,7 @@ class _Work:
         self.found = found
 
     def run(self) -> None:
-        """All passes, as far as the files allow them."""
+        """Run all passes, as far as the files allow them."""
         whole = self._compare_hashes()
         self._read_inputs()
         for name in self._prepared.plan.outputs:
@@ -275,7 +275,7 @@ class _Work:
         self._compare_counts(name, counts, times)
 
     def _documents(self, name: str, counts: OutputCounts) -> Iterator[_Document]:
-        """The documents of an output; pieces of one that was cut at a border are put together."""
+        """Give the documents of an output; pieces of one that was cut at a border are put together."""
         crosses = read_packing(self._prepared.plan.pack).crosses
         pieces: list[_Document] = []
         for batch in get_output(name).read(self._folder, self._prepared.plan.name):
@@ -295,7 +295,7 @@ class _Work:
             yield _joined(pieces)
 
     def _goes_on(self, pieces: Sequence[_Document], source: str) -> bool:
-        """Whether a piece at the beginning of a window belongs to the document that the window before ends with."""
+        """Return whether a piece at the beginning of a window is of the document at the end of the one before."""
         if pieces[0].source != source:
             return False
         known = self._source(source)
@@ -340,7 +340,7 @@ class _Work:
         counts.chats += bool(document.chat)
 
     def _compare_counts(self, name: str, counts: OutputCounts, times: NDArray[np.uint32]) -> None:
-        """Every sample is there as often as the plan says, or not at all if its row is like another one."""
+        """Check that every sample is there as often as the plan says, or not at all if its row is like another one."""
         plan, report = self._prepared.plan, self._manifest.report
         odd = times != plan.repeat
         if plan.dedup == EXACT:
@@ -376,7 +376,7 @@ class _Work:
             self.found.find(self._place(source), f"{name} has a document of this row, which cannot be used")
 
     def _difference(self, document: _Document, row: Expected) -> str:
-        """How a document differs from the sample of its row that is most like it in length."""
+        """Return how a document differs from the sample of its row that is most like it in length."""
         samples = row.samples
         if not samples:
             return "there is a document of this row, which should have been set aside"
@@ -413,7 +413,7 @@ def _counted(count: int, one: str, many: str) -> str:
 
 
 def _cut(batch: Batch) -> Iterator[tuple[bool, _Document]]:
-    """The documents of a batch, each with whether it stands at the beginning of its sample."""
+    """Give the documents of a batch, each with whether it stands at the beginning of its sample."""
     begins = document_starts(batch).tolist()
     ends = np.cumsum(batch.lengths)
     lasts = np.repeat(ends, batch.documents).tolist()
@@ -437,7 +437,7 @@ def _joined(pieces: Sequence[_Document]) -> _Document:
 
 
 def _is(document: _Document, one: Candidate, padding: int, window: bool) -> bool:
-    """Whether a document is this sample, and whatever is behind it padding."""
+    """Return whether a document is this sample, and whatever is behind it padding."""
     count = one.tokens
     if len(document.ids) < count or (len(document.ids) > count and not (window and document.last)):
         return False
@@ -447,7 +447,7 @@ def _is(document: _Document, one: Candidate, padding: int, window: bool) -> bool
 
 
 def _says(document: _Document, one: Candidate) -> bool:
-    """Whether a document has the conversation of this sample beside it; pieces of one have none."""
+    """Return whether a document has the conversation of this sample beside it; pieces of one have none."""
     if document.chat is None or not one.chat:
         return True
     return not document.chat if not document.whole else digest_of(document.chat) == one.chat

@@ -99,7 +99,7 @@ def add_tags(
 
 
 def ranked_tags(format_: Format) -> list[str]:
-    """The tags of a format by worth: what ends the model's turn, what opens it, what else it writes, then the rest."""
+    """Return the tags of a format by worth: what ends and opens the model's turn, what else it writes, the rest."""
     document = format_.document
     generation = document.generation
     answer: list[str] = []
@@ -124,7 +124,7 @@ def ranked_tags(format_: Format) -> list[str]:
 def _in_file(
     tokenizer: Tokenizer, path: str, out: Path | None, wanted: Sequence[str], kept: Mapping[str, int]
 ) -> dict[str, int]:
-    """A new tokenizer.json with more added tokens. Returns their ids."""
+    """Write a new tokenizer.json with more added tokens. Returns their ids."""
     declared: dict[str, Any] = json.loads(Path(path).read_bytes())
     entries = declared.get("added_tokens") or []
     added = ids_of_new(tokenizer.spec, declared, wanted)
@@ -140,7 +140,7 @@ def _in_file(
 
 
 def _write(out: Path, data: bytes) -> None:
-    """A file that is there whole, or as it was before; what is no file, such as a pipe, gets the bytes as they are."""
+    """Write a file that is there whole, or as it was before; what is none, such as a pipe, gets the bytes."""
     try:
         if out.exists() and not out.is_file():
             out.write_bytes(data)
@@ -152,7 +152,7 @@ def _write(out: Path, data: bytes) -> None:
 
 
 def _beside(tokenizer: Tokenizer, wanted: Sequence[str], resize: bool) -> tuple[dict[str, int], list[str]]:
-    """Ids that a vocabulary leaves free, and the tags for which there was none."""
+    """Return the ids that a vocabulary leaves free, and the tags for which there was none."""
     assert tokenizer.lengths is not None
     taken = {*tokenizer.controls.values(), tokenizer.end}
     free = [at for at in range(tokenizer.size) if not tokenizer.lengths[at] and at not in taken]
@@ -162,7 +162,7 @@ def _beside(tokenizer: Tokenizer, wanted: Sequence[str], resize: bool) -> tuple[
 
 
 def _sha256_of(base: str) -> str:
-    """The SHA-256 of the vocabulary file that a spec without control tokens names."""
+    """Return the SHA-256 of the vocabulary file that a spec without control tokens names."""
     if base == BYTES:
         return hashlib.sha256(b"").hexdigest()
     # Loaded when such a vocabulary is: it needs a library of its own.
@@ -172,7 +172,7 @@ def _sha256_of(base: str) -> str:
 
 
 def _embedding(path: str, size: int) -> int:
-    """How many rows the model's embedding has: as its configuration beside the file says, else those of the file."""
+    """Return the rows of the model's embedding: as its configuration beside the file says, else those of the file."""
     said = _configuration(path).get("vocab_size")
     return said if isinstance(said, int) else size
 

@@ -46,7 +46,7 @@ def take_weight(members: Members, at: str) -> float | None:
 
 
 def take_weight_of_row(members: Members) -> float | None:
-    """The same of the marks beside the turns of a row. A list beside tokens is theirs, as in what a build writes."""
+    """Return the weight of a row by the marks beside its turns. A list beside tokens is theirs, as builds write it."""
     if _TOKENS in members:
         for mark in [mark for mark in _WEIGHING if mark in members and first_byte(members[mark]) == b"["]:
             del members[mark]
@@ -72,7 +72,7 @@ def _take_known(members: Members, at: str) -> float | None:
 
 
 def is_mark(key: str) -> bool:
-    """Whether a member of a turn is a mark, of a known name or not."""
+    """Return whether a member of a turn is a mark, of a known name or not."""
     return key in MARKS or key in _FINER or _LIKE_A_MARK.search(key) is not None
 
 
@@ -85,7 +85,7 @@ def _check_others(members: Members, at: str) -> None:
 
 
 def weight_of(value: Json, at: str) -> float:
-    """A mark as a weight."""
+    """Return a mark as a weight."""
     try:
         weight = float(_decode(value))
     except (msgspec.DecodeError, OverflowError):
@@ -96,7 +96,7 @@ def weight_of(value: Json, at: str) -> float:
 
 
 def common_weight(weights: Iterable[float | None], at: str) -> float | None:
-    """The one weight of all parts of a turn. Parts that differ cannot be kept: a weight is that of a whole item."""
+    """Return the one weight of all parts of a turn. They must not differ: a weight is that of a whole item."""
     found = list(weights)
     if len(set(found)) > 1:
         message = "the parts of this message are weighted differently; a weight is that of the whole message"
@@ -107,7 +107,7 @@ def common_weight(weights: Iterable[float | None], at: str) -> float | None:
 def with_row(
     weights: Mapping[int, float], answered: Iterable[int], weight: float | None, at: str = "$"
 ) -> dict[int, float]:
-    """Weights with that of a row, which is that of all that is answered in it. Its turns may only say the same."""
+    """Return weights with that of a row: of all that is answered in it. Its turns may only say the same."""
     found = dict(weights)
     if weight is not None:
         for index in answered:
@@ -118,13 +118,13 @@ def with_row(
 
 
 def over_turns(weights: Mapping[int, float], items: Sequence[Item], weight: float | None) -> dict[int, float]:
-    """Weights with that of a row of turns, which is that of all that the model says in it; 0 is that of all turns."""
+    """Return weights with that of a row of turns: of all that the model says in it; 0 is that of all turns."""
     said = [index for index, item in enumerate(items) if weight == 0 or item.kind in MODEL]
     return with_row(weights, said, weight)
 
 
 def weights_by_item(items: Sequence[Item], by_turn: dict[str, float]) -> dict[int, float]:
-    """Weights by the position of items, from those of turns by their JSON path (`$.messages[2]`)."""
+    """Return weights by the position of items, from those of turns by their JSON path (`$.messages[2]`)."""
     found = {}
     for index, item in enumerate(items):
         turn = item.at[: item.at.find("]") + 1] or item.at

@@ -68,7 +68,7 @@ class _Telling:
         self._last = Done()
 
     def tell(self, done: Done) -> None:
-        """So much of the shard is done."""
+        """Tell how much of the shard is done."""
         self._last = done
         now = time.monotonic()
         if now >= self._due:
@@ -76,13 +76,13 @@ class _Telling:
             self.say({"done": done})
 
     def finish(self) -> None:
-        """The shard is done."""
+        """Tell that the shard is done."""
         self.say({"done": self._last})
         self._last = Done()
         self.say({"finished": True})
 
     def say(self, word: dict[str, object]) -> None:
-        """A word to whoever started this worker."""
+        """Say a word to whoever started this worker."""
         self._words.write(json.dumps(word) + "\n")
         self._words.flush()
 

@@ -61,16 +61,12 @@ class LooseSteps(CallSteps):
         """
         every, behind = self._state.scanner, min(behind, len(text))
         held = min(own.hold(text, position), every.hold(text, behind))
-        found = [
-            (match, scanner)
-            for scanner, start in ((every, behind), (own, position))
-            if (match := scanner.find(text, start, self._closing)) is not None
-            and (self._closing or match.start() < held)
-        ]
-        if not found:
+        scanner, found = own, own.near(text, position, behind - 1, self._closing)
+        if found is None:  # what begins behind is found by the other, too
+            scanner, found = every, every.find(text, behind, self._closing)
+        if found is None or not (self._closing or found.start() < held):
             return own, None, held
-        first, scanner = min(found, key=lambda one: one[0].start())
-        return scanner, first, held
+        return scanner, found, held
 
     def _is_spared(self, position: int) -> bool:
         """Return whether what stands here is known to be text."""

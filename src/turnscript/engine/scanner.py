@@ -46,7 +46,7 @@ class Scanner(Generic[Action]):
         short = ordered[len(self._long) :]
         # One literal alone is found in linear time, whatever it is; one of several, in its length for each character.
         self._each = [re.compile(re.escape(literal)).search for literal in self._long]
-        self._short = re.compile("|".join(map(re.escape, short)) or r"(?!)").search
+        self._short = re.compile(_any_of(short) or r"(?!)").search
         self._search = self._earliest if self._long else self._short
         begun = [*ordered, *(f"{lead}\\" for lead, _ in rules)]
         self.trigger = re.compile(_beginnings(begun)).search
@@ -60,7 +60,11 @@ class Scanner(Generic[Action]):
         self._window, self._reach = max(longest, escaped), max(min(longest, _DEEPEST), escaped)
         # White space and one character more: how a literal begins. Each of those has a needle in it.
         first = {literal[: len(literal) - len(literal.lstrip()) + 1] for literal in ordered}
-        self._needles = tuple(one for one in first if not any(other in one for other in first - {one}))
+        needles = _by_first([one for one in first if not any(other in one for other in first - {one})])
+        # Of several that begin alike, that character is found first: nothing is found faster.
+        self._needles = [
+            (those[0] if len(those) == 1 else sign, re.compile(_any_of(those)).search) for sign, those in needles
+        ]
         self._before = max([1, *map(len, first)]) - 1
         waiting = re.compile(rf"[ \t\r\n]{{0,{WIDEST - 1}}}(?:{_partials(ordered, ())}|)").fullmatch
         self._nested = any(one.lstrip() in other[:-1] for one in ordered for other in begun)
@@ -83,7 +87,11 @@ class Scanner(Generic[Action]):
         # Step by step: a needle that is far away, or nowhere, is not looked for as far as that for each literal.
         for at in range(start, len(text), _STEP):
             end = at + _STEP + self._before
-            found = [place for needle in self._needles if (place := text.find(needle, at, end)) >= 0]
+            found = [
+                match.start()
+                for sign, search in self._needles
+                if (place := text.find(sign, at, end)) >= 0 and (match := search(text, place, end)) is not None
+            ]
             if found:
                 return max(start, min(found) - self._before)
         return len(text)
@@ -162,13 +170,27 @@ def beginning_of(steps: Sequence[str]) -> str:
     return pattern
 
 
+def _by_first(literals: Iterable[str]) -> list[tuple[str, list[str]]]:
+    """Return literals by their first characters."""
+    found: dict[str, list[str]] = {}
+    for literal in literals:
+        found.setdefault(literal[:1], []).append(literal)
+    return list(found.items())
+
+
+def _any_of(literals: Iterable[str], behind: str = "") -> str:
+    """Return a pattern for literals. What they begin with is looked at once, and not for each that begins so."""
+    return "|".join(
+        f"{re.escape(sign)}(?:{'|'.join(re.escape(one[1:]) + behind for one in those)})"
+        for sign, those in _by_first(literals)
+    )
+
+
 def _beginnings(literals: Iterable[str]) -> str:
     """Return a pattern for what begins like a literal: its first two characters, or the first at the end of a text."""
-    following: dict[str, set[str]] = {}
-    for literal in literals:
-        following.setdefault(literal[0], set()).add(literal[1:2])
     branches = []
-    for first, seconds in sorted(following.items()):
+    for first, those in sorted(_by_first(literals)):
+        seconds = {one[1:2] for one in those}
         rest = "" if "" in seconds else f"(?:[{''.join(map(re.escape, sorted(seconds)))}]|\\Z)"
         branches.append(re.escape(first) + rest)
     return "|".join(branches) or "(?!)"
@@ -192,7 +214,7 @@ def _escapes(rules: Iterable[tuple[str, tuple[str, ...]]]) -> str:
 
 def _whole_or_begun(literals: Iterable[str], begun: Iterable[str], rules: Iterable[tuple[str, tuple[str, ...]]]) -> str:
     """Return a pattern for whole literals and escapes, each with an empty group, and for beginnings at the end."""
-    patterns = [f"{re.escape(literal)}()" for literal in literals]
+    patterns = [whole for whole in [_any_of(literals, "()")] if whole]
     patterns += [f"(?:{whole})()" for whole in [_escapes(rules)] if whole]
     patterns += [prefixes for prefixes in [_prefixes(begun, r"\Z")] if prefixes]
     for lead, names in rules:

@@ -36,7 +36,7 @@ _LOST = "what follows is not read"
 
 
 def front_size(front: bytes) -> int:
-    """How many bytes come before the array of rows, if a file begins as an object with one; else -1.
+    """Return how many bytes come before the array of rows, if a file begins as an object with one; else -1.
 
     Such an object has plain values beside the array and no second structure: `{"object": "list", "data": [{...}]}`.
     """
@@ -63,7 +63,7 @@ class Array:
         self._position = 0
 
     def rows(self, start: int, end: int, counter: Rows) -> Iterator[RawRow]:
-        """The rows from one offset to another, -1 for the end."""
+        """Give the rows from one offset to another, -1 for the end."""
         try:
             self._begin(start, counter)
             for block in self._source:
@@ -81,7 +81,7 @@ class Array:
         counter.numbers = self._number
 
     def starts(self) -> Iterator[int]:
-        """Where each element begins. It ends at the first fault, and nothing is kept."""
+        """Give where each element begins. It ends at the first fault, and nothing is kept."""
         self._begin(0)
         inside = False
         for block in self._source:
@@ -112,7 +112,7 @@ class Array:
         self._source = _chain(front[size:], self._source)
 
     def _of_block(self, block: bytes) -> Iterator[RawRow]:
-        """The elements that end in a block. What begins in it is gathered."""
+        """Give the elements that end in a block. What begins in it is gathered."""
         scanner = self._scanner
         for start, end in scanner.feed(block):
             if self._row.size == 0:
@@ -132,7 +132,7 @@ class Array:
         return RawRow(self._file, self._number, self._byte, row.bytes())
 
     def _behind(self, first: bytes) -> Iterator[RawRow]:
-        """What is wrong behind the array, if anything is."""
+        """Give what is wrong behind the array, if anything is."""
         position = self._position - len(first)
         if self._wrapped:
             rest = first
@@ -151,7 +151,7 @@ class Array:
             position += len(block)
 
     def _at_end(self) -> Iterator[RawRow]:
-        """The file ended. That is right only where nothing was begun."""
+        """Give what is wrong where the file ended: that is right only where nothing was begun."""
         if self._scanner.at is At.START:
             return
         where = "in the middle of this" if self._row.size else "where more of its array is expected"

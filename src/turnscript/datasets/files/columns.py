@@ -49,12 +49,12 @@ class Unsayable:
 
 
 def rows_of(batch: pa.RecordBatch) -> list[Any]:
-    """The rows of a batch as objects that a JSON encoder takes."""
+    """Return the rows of a batch as objects that a JSON encoder takes."""
     return _values(batch.to_struct_array(), "$", False)
 
 
 def _values(array: Any, place: str, written: bool) -> list[Any]:
-    """The values of a column. `written`: a model wrote them, as the arguments of a call."""
+    """Return the values of a column. `written`: a model wrote them, as the arguments of a call."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
         values = _values(array.storage, place, written)
@@ -81,7 +81,7 @@ def _values(array: Any, place: str, written: bool) -> list[Any]:
 
 
 def _shared(array: Any, place: str, written: bool) -> list[Any]:
-    """Values that stand in the column once and are pointed at: each is made once, however many rows have it."""
+    """Return values that stand in the column once and are pointed at: each is made once, however many rows have it."""
     pointers = array.indices.to_pylist()
     used = list(dict.fromkeys(pointer for pointer in pointers if pointer is not None))
     values = _values(array.dictionary.take(pa.array(used, pa.int64())), place, written)
@@ -109,7 +109,7 @@ def _structs(array: Any, place: str, written: bool) -> list[Any]:
 
 
 def _is_written(field: pa.Field, siblings: list[str]) -> bool:
-    """Whether a member is the arguments of a call, by its name and by what stands beside and in it."""
+    """Return whether a member is the arguments of a call, by its name and by what stands beside and in it."""
     if field.name in _ARGUMENTS:
         return True
     if field.name not in _MAYBE_ARGUMENTS or "name" not in siblings or not _types.is_struct(field.type):

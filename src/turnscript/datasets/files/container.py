@@ -65,7 +65,7 @@ _MEMBER = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"[ \t]*+:')
 
 
 def container_of(path: str) -> Container:
-    """What holds the rows of a file. Raises InvalidInput for files that hold no rows which can be read here."""
+    """Return what holds the rows of a file. Raises InvalidInput for files that hold no rows which can be read here."""
     compression = compression_of(path)
     suffix = listing.suffixes(path)[0]
     head = _head(path, compression, FRONT)
@@ -85,7 +85,7 @@ def container_of(path: str) -> Container:
 
 
 def _head(path: str, compression: Compression, size: int) -> bytes:
-    """At least so many of the first bytes, if there are so many that can be read, without a mark in front."""
+    """Return at least so many of the first bytes, if there are so many that can be read, without a mark in front."""
     parts: list[bytes] = []
     length = 0
     try:
@@ -100,7 +100,7 @@ def _head(path: str, compression: Compression, size: int) -> bytes:
 
 
 def _with_first_line(path: str, compression: Compression, head: bytes) -> bytes:
-    """The head, enlarged until it holds the first line and more, or as much as a row may have."""
+    """Return the head, enlarged until it holds the first line and more, or as much as a row may have."""
     size = len(head)
     while FRONT <= size < LIMIT and b"\n" not in head.lstrip()[:-FRONT]:
         head = _head(path, compression, 2 * size)
@@ -124,7 +124,7 @@ def _refuse_foreign(path: str, suffix: str, head: bytes) -> None:
 
 
 def _of_lines(head: bytes) -> Container:
-    """What a file is whose name says JSON Lines. Only what is printed over several lines is something else."""
+    """Return what a file is whose name says JSON Lines. Only what is printed over several lines is something else."""
     lines = _lines(head, 2)
     if lines[:1] == [b"["] and lines[1:2] != [b"["]:
         return Container.ARRAY
@@ -134,7 +134,7 @@ def _of_lines(head: bytes) -> Container:
 
 
 def _of_json(head: bytes) -> Container:
-    """What a file of JSON is: many name JSON Lines `.json`, so it is lines if a second one follows a whole value."""
+    """Return what a file of JSON is: lines if a second one follows a whole value, as many name JSON Lines `.json`."""
     lines = _lines(head, 2)
     if not lines:
         return Container.LINES
@@ -146,7 +146,7 @@ def _of_json(head: bytes) -> Container:
 
 
 def _lines(head: bytes, count: int) -> list[bytes]:
-    """The first lines that are not blank, without the space around them; the last may be cut off."""
+    """Return the first lines that are not blank, without the space around them; the last may be cut off."""
     found: list[bytes] = []
     position = 0
     while len(found) < count:
@@ -161,17 +161,17 @@ def _lines(head: bytes, count: int) -> list[bytes]:
 
 
 def _is_whole(line: bytes) -> bool:
-    """Whether a line is exactly one JSON object or array, as far as one sees without parsing it."""
+    """Return whether a line is exactly one JSON object or array, as far as one sees without parsing it."""
     value = Value()
     return line[:1] in {b"{", b"["} and value.feed(line, 0) == len(line) and value.done
 
 
 def _both_begin_objects(first: bytes, second: bytes) -> bool:
-    """Whether two lines each begin an object, the first of them spoiled: it does not end as one that goes on."""
+    """Return whether two lines each begin an object, the first of them spoiled: it does not end as one that goes on."""
     return first.startswith(b"{") and second.startswith(b"{") and first[-1:] not in {b":", b",", b"[", b"{"}
 
 
 def _are_objects(head: bytes) -> bool:
-    """Whether a text is JSON Lines in truth: its first two lines are whole objects."""
+    """Return whether a text is JSON Lines in truth: its first two lines are whole objects."""
     lines = _lines(head, 2)
     return len(lines) == 2 and all(line.startswith(b"{") for line in lines) and _is_whole(lines[0])

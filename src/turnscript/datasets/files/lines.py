@@ -31,7 +31,7 @@ class Lines:
         self._source: Iterator[bytes] = iter(())
 
     def rows(self, counter: Rows) -> Iterator[RawRow]:
-        """The rows. Broken bytes give one row more, with what was read of it."""
+        """Give the rows. Broken bytes give one row more, with what was read of it."""
         self._byte = self._begin()
         if 0 <= self._end <= self._byte:
             return
@@ -50,7 +50,7 @@ class Lines:
         counter.numbers = self._number
 
     def _begin(self) -> int:
-        """Where the first line begins that begins in this piece; the piece's end or more if there is none."""
+        """Return where the first line begins that begins in this piece; the piece's end or more if there is none."""
         if self._start <= 0:
             return 0
         position = self._start - 1  # a line that begins at `start` has its predecessor's end there
@@ -64,7 +64,7 @@ class Lines:
         return position
 
     def _own(self) -> Iterator[bytes]:
-        """The blocks up to the end of the piece. What is left of the last one is kept for the line that goes on."""
+        """Give the blocks up to the end of the piece. The rest of the last is kept for the line that goes on."""
         left = self._end - self._byte if self._end >= 0 else -1
         for block in self._source:
             if 0 <= left <= len(block):
@@ -75,7 +75,7 @@ class Lines:
             yield block
 
     def _of_block(self, block: bytes) -> Iterator[RawRow]:
-        """The rows that end in a block. The hot path: every step here is paid for each row."""
+        """Give the rows that end in a block. The hot path: every step here is paid for each row."""
         find = block.find  # `split` looks at one byte after the other
         end = find(b"\n")
         if end < 0:
@@ -107,7 +107,7 @@ class Lines:
                 return
 
     def _finish(self) -> Iterator[RawRow]:
-        """The row of the line that is pending now, unless it is blank."""
+        """Give the row of the line that is pending now, unless it is blank."""
         pending, byte = self._pending, self._byte
         self._pending = Gathered(self._limit + _SLACK)
         self._number += 1

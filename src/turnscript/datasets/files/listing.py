@@ -36,12 +36,12 @@ class Listing(Struct, frozen=True):
 
 
 def expand(inputs: Sequence[str]) -> list[str]:
-    """The files that the inputs stand for. See `survey`."""
+    """Return the files that the inputs stand for. See `survey`."""
     return survey(inputs).files
 
 
 def survey(inputs: Sequence[str]) -> Listing:
-    """The files that inputs stand for: files, folders with all that is in them, and patterns (`*`, `?`, `[..]`, `**`).
+    """Return the files that inputs stand for: files, folders with all in them, and patterns (`*`, `?`, `[..]`, `**`).
 
     The order of the inputs is kept; what one input stands for is sorted by name. A file that occurs twice is taken
     once, where it comes first. From folders come the files whose suffix says that they may hold rows, but those that
@@ -64,12 +64,12 @@ def survey(inputs: Sequence[str]) -> Listing:
 
 
 def named(inputs: Sequence[str]) -> list[str]:
-    """The files and folders that inputs name, by a pattern too. What is in the folders is not among them."""
+    """Return the files and folders that inputs name, by a pattern too. What is in the folders is not among them."""
     return [path for given in inputs for path in _matches(given)]
 
 
 def suffixes(path: str) -> tuple[str, str]:
-    """The suffix that says what a file holds, and the one that says how it is compressed; empty where there is none."""
+    """Return the suffix that says what a file holds, and the one that says how it is compressed; else empty."""
     parts = [part.lower() for part in PurePath(path).suffixes]
     outer = parts.pop() if parts and parts[-1] in COMPRESSED else ""
     return (parts[-1] if parts else ""), outer
@@ -99,7 +99,7 @@ def _expand_one(given: str) -> Listing:
 
 
 def _matches(given: str) -> list[str]:
-    """What a pattern stands for. A name that is there is no pattern, whatever it looks like."""
+    """Return what a pattern stands for. A name that is there is no pattern, whatever it looks like."""
     if os.path.lexists(given) or not glob.has_magic(given):
         return [given]
     return sorted(glob.glob(given, recursive=True))
@@ -135,7 +135,7 @@ def _may_hold_rows(path: str) -> bool:
 
 
 def _is_folder(path: str) -> bool:
-    """Whether it is a folder; an error unless it is one, or a file that can be read again and again."""
+    """Return whether it is a folder; an error unless it is one, or a file that can be read again and again."""
     with reading(path):
         mode = os.stat(path).st_mode
     if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
@@ -145,7 +145,7 @@ def _is_folder(path: str) -> bool:
 
 
 def _walk(folder: str) -> Iterator[tuple[str, str]]:
-    """The files of a folder in an order that is the same on every machine, each with what it is if it is none."""
+    """Give the files of a folder in an order that is the same on every machine, each with what it is if it is none."""
     with reading(folder):
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     for entry in entries:
@@ -159,7 +159,7 @@ def _walk(folder: str) -> Iterator[tuple[str, str]]:
 
 
 def _oddity(entry: os.DirEntry[str]) -> str:
-    """What an entry of a folder is that is no file; empty for a file, to which a link may lead."""
+    """Return what an entry of a folder is that is no file; empty for a file, to which a link may lead."""
     try:
         if entry.is_file():
             return ""

@@ -22,7 +22,7 @@ class Tables(Protocol):
 
 
 def tables(path: str) -> Tables:
-    """What reads tables, for this one. Raises Unsupported where its library is not installed."""
+    """Return what reads tables, for this one. Raises Unsupported where its library is not installed."""
     try:
         return cast(Tables, import_module("turnscript.datasets.files.tables"))
     except ImportError as error:

@@ -32,7 +32,7 @@ class Piece(Struct, frozen=True):
 
 
 def cut(path: str, *, whole: bool, target: int) -> list[Piece]:
-    """A file in pieces of about `target` bytes, in order; at least one. The same file is always cut alike.
+    """Return a file in pieces of about `target` bytes, in order; at least one. The same file is always cut alike.
 
     JSON Lines are cut anywhere, which costs nothing. An array is scanned for the elements nearest to the cuts, Parquet
     is cut between row groups. What is compressed, or one row, stays in one piece.
@@ -57,13 +57,13 @@ def cut(path: str, *, whole: bool, target: int) -> list[Piece]:
 
 
 def _even_cuts(size: int, target: int) -> list[int]:
-    """Where to cut so many bytes into pieces of the same size, near to the one wanted."""
+    """Return where to cut so many bytes into pieces of the same size, near to the one wanted."""
     count = max(1, round(size / target))
     return sorted({size * number // count for number in range(1, count)} - {0})
 
 
 def _element_cuts(path: str, cuts: list[int], *, wrapped: bool) -> list[int]:
-    """For each cut the first element that begins there or later."""
+    """Return for each cut the first element that begins there or later."""
     found: list[int] = []
     wanted = iter(cuts)
     next_cut = next(wanted, -1)
@@ -78,7 +78,7 @@ def _element_cuts(path: str, cuts: list[int], *, wrapped: bool) -> list[int]:
 
 
 def _of_groups(path: str, sizes: list[int], target: int) -> list[Piece]:
-    """Row groups one behind another, until a piece has enough of them."""
+    """Return row groups one behind another, until a piece has enough of them."""
     pieces: list[Piece] = []
     start, size = 0, 0
     for number, group in enumerate(sizes, 1):

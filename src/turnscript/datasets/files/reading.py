@@ -19,7 +19,7 @@ _ENOUGH = 16 << 20
 
 
 def read(piece: Piece, *, limit: int = LIMIT) -> Rows:
-    """The rows of a piece, in order, each of `limit` bytes at most. Memory holds a block and one row.
+    """Return the rows of a piece, in order, each of `limit` bytes at most. Memory holds a block and one row.
 
     Numbers count from 1 in the piece; what is left over at the end stands in `numbers`. Content is never an error: what
     cannot be a row is one with a problem. Raises InvalidInput for a file that cannot be read at all.
@@ -28,7 +28,7 @@ def read(piece: Piece, *, limit: int = LIMIT) -> Rows:
 
 
 def sample(path: str, count: int = 200) -> list[RawRow]:
-    """The first rows of a file, each a record, to tell the form by; fewer if they are large."""
+    """Return the first rows of a file, each a record, to tell the form by; fewer if they are large."""
     piece = Piece(path, container_of(path), compression_of(path))
     found: list[RawRow] = []
     size = 0

@@ -27,7 +27,7 @@ class Rows(Iterator[RawRow]):
         self._rows = make(self)
 
     def __iter__(self) -> Iterator[RawRow]:
-        """The iterator behind this one: a `for` loop then pays for one step a row and not for two."""
+        """Return the iterator behind this one: a `for` loop then pays for one step a row and not for two."""
         return self._rows
 
     def __next__(self) -> RawRow:
@@ -57,7 +57,7 @@ class Gathered:
                 self._parts = [self._first(HEAD + 4)]
 
     def _first(self, count: int) -> bytes:
-        """The first bytes, without joining all of them, which would take as much memory again."""
+        """Return the first bytes, without joining all of them, which would take as much memory again."""
         found = b""
         for part in self._parts:
             found += part[:count]
@@ -70,12 +70,12 @@ class Gathered:
 
 
 def head(row: bytes, limit: int) -> bytes:
-    """What is kept of a row that is too large. It is all row, whatever of the row and its end was read."""
+    """Return what is kept of a row that is too large. It is all row, whatever of the row and its end was read."""
     return row[: min(HEAD, limit)]
 
 
 def too_large(limit: int, *, whole: bool = False) -> Problem:
-    """The problem of a row that has more bytes. `whole`: it is all of its file."""
+    """Return the problem of a row that has more bytes. `whole`: it is all of its file."""
     shown = f"{limit >> 20} MiB" if limit >= 1 << 20 and limit % (1 << 20) == 0 else f"{limit} bytes"
     row = "the whole file is one row here, and a row" if whole else "a row"
     return Problem(Code.ROW_SIZE, f"{row} may have {shown}, and this has more; split it, or leave it out")

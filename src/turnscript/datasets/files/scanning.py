@@ -33,7 +33,7 @@ class Value:
         self._slash = False
 
     def feed(self, block: bytes, position: int) -> int:
-        """Scan on; gives where the value ends, or the end of the block if it goes on.
+        """Scan on; returns where the value ends, or the end of the block if it goes on.
 
         What begins no value ends where it begins.
         """
@@ -49,7 +49,7 @@ class Value:
         return position
 
     def close(self) -> bool:
-        """No more bytes come. Gives whether the value is whole."""
+        """Return whether the value is whole, because no more bytes come."""
         self.done = self.done or self._in_scalar
         return self.done
 
@@ -135,7 +135,7 @@ class Elements:
         self._value = Value()
 
     def feed(self, block: bytes) -> Iterator[tuple[int, int]]:
-        """Scan a block: gives what of each element lies in it, as its begin and end.
+        """Scan a block: give what of each element lies in it, as its begin and end.
 
         The element is whole if `at` is BEHIND when it is given; else the block ends in it.
         """
@@ -153,7 +153,7 @@ class Elements:
         self.place = position
 
     def _between(self, block: bytes, position: int) -> int:
-        """One step that is not inside an element."""
+        """Take one step that is not inside an element."""
         byte = block[position]
         if self.at is At.BEHIND and byte == _COMMA:
             self.at = At.ELEMENT

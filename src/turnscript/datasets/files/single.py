@@ -15,7 +15,7 @@ from turnscript.datasets.rows import RawRow
 
 
 def read_whole(file: str, compression: Compression, limit: int, *, text: bool, counter: Rows) -> Iterator[RawRow]:
-    """All of a file as one row, but for a mark in front; none if it is blank. `text`: it must be UTF-8."""
+    """Give all of a file as one row, but for a mark in front; none if it is blank. `text`: it must be UTF-8."""
     row = Gathered(limit + len(BOM))
     problem = None
     try:
@@ -38,7 +38,7 @@ def read_whole(file: str, compression: Compression, limit: int, *, text: bool, c
 
 
 def read_value(file: str, compression: Compression, limit: int, *, counter: Rows) -> Iterator[RawRow]:
-    """The one JSON value of a file. If there are more, or it has no end, that is one row with a problem."""
+    """Give the one JSON value of a file. If there are more, or it has no end, that is one row with a problem."""
     for row in read_whole(file, compression, limit, text=False, counter=counter):
         if row.problem:
             yield row
@@ -52,7 +52,7 @@ def read_value(file: str, compression: Compression, limit: int, *, counter: Rows
 
 
 def _not_one(content: bytes) -> Problem | None:
-    """What keeps it from being exactly one value. Whether that value is right, its parser finds out."""
+    """Return what keeps it from being exactly one value. Whether that value is right, its parser finds out."""
     value = Value()
     start = SPACE.match(content).end()  # type: ignore[union-attr]
     end = value.feed(content, start)

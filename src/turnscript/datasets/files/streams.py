@@ -36,7 +36,7 @@ class Broken(Exception):
 
 
 def _damaged(error: Exception) -> Broken:
-    """The checksum of a stream is at its end: what was delivered before it may be other bytes than were compressed."""
+    """Return the error of a damaged file. The checksum is at its end, so what came before may be other bytes."""
     return Broken(f"the compressed bytes are damaged ({error}), so rows before this one may be wrong too")
 
 
@@ -51,7 +51,7 @@ class _Decoded(Protocol):
 
 
 def compression_by(head: bytes) -> Compression:
-    """How a file is compressed, by its first bytes. Names of files lie too often."""
+    """Return how a file is compressed, by its first bytes. Names of files lie too often."""
     if head.startswith(b"\x1f\x8b"):
         return Compression.GZIP
     if head.startswith(b"BZh") and head[4:10] in {b"1AY&SY", b"\x17rE8P\x90"}:
@@ -66,13 +66,13 @@ def compression_by(head: bytes) -> Compression:
 
 
 def compression_of(path: str) -> Compression:
-    """How a file is compressed."""
+    """Return how a file is compressed."""
     with reading(path), open(path, "rb") as file:
         return compression_by(file.read(16))
 
 
 def blocks(path: str, compression: Compression, start: int = 0, counter: Counter | None = None) -> Iterator[bytes]:
-    """The bytes of a file, after decompression, from `start` (plain files only). Raises Broken where they break."""
+    """Give the bytes of a file, decompressed, from `start` (plain files only). Raises Broken where they break."""
     with reading(path), open(path, "rb", buffering=0) as file:
         file.seek(start)
         for block in _blocks(cast(IO[bytes], file), compression, path):
@@ -104,7 +104,7 @@ def _decoded(file: IO[bytes], compression: Compression) -> Iterator[bytes]:
 
 
 def _step(source: _Decoded) -> bytes:
-    """One block. `read1` and not `read`: an error then takes nothing with it that was decoded already."""
+    """Return one block. `read1` and not `read`: an error then takes nothing with it that was decoded already."""
     try:
         return source.read1(BLOCK)
     except EOFError as error:
@@ -118,7 +118,7 @@ def _step(source: _Decoded) -> bytes:
 
 
 def _zstd(file: IO[bytes], path: str) -> Iterator[bytes]:
-    """Frames one behind another. The library's own stream takes a frame that is cut off for the end, so not that."""
+    """Give frames one behind another. The library's own stream takes a frame that is cut off for the end."""
     try:
         import zstandard  # noqa: PLC0415  (only some files need it)
     except ImportError as error:
@@ -149,6 +149,6 @@ def _zstd(file: IO[bytes], path: str) -> Iterator[bytes]:
 
 
 def sha256(path: str) -> str:
-    """The SHA-256 of a file as it lies on the disk, in hexadecimal."""
+    """Return the SHA-256 of a file as it lies on the disk, in hexadecimal."""
     with reading(path), open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

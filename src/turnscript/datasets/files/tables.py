@@ -29,13 +29,13 @@ _MARK = "no JSON"
 
 
 def group_sizes(path: str) -> list[int]:
-    """The bytes of each row group, as they are before compression."""
+    """Return the bytes of each row group, as they are before compression."""
     with _open(path) as table:
         return [table.metadata.row_group(number).total_byte_size for number in range(table.num_row_groups)]
 
 
 def read_table(path: str, start: int, end: int, limit: int, counter: Rows) -> Iterator[RawRow]:
-    """The rows of some row groups. A group that breaks gives one row with a problem for all that is lost of it."""
+    """Give the rows of some row groups. A group that breaks gives one row with a problem for all that is lost of it."""
     with _open(path) as table:
         end = table.num_row_groups if end < 0 else end
         first = 0
@@ -46,7 +46,7 @@ def read_table(path: str, start: int, end: int, limit: int, counter: Rows) -> It
 
 
 def read_table_whole(path: str, limit: int, counter: Rows) -> Iterator[RawRow]:
-    """All rows of a table as one, each on a line of its own."""
+    """Give all rows of a table as one, each on a line of its own."""
     lines = Gathered(limit)
     problem = None
     for row in read_table(path, 0, -1, limit, counter):
@@ -62,7 +62,7 @@ def read_table_whole(path: str, limit: int, counter: Rows) -> Iterator[RawRow]:
 
 
 def _open(path: str) -> Any:
-    """The file, opened; its schema is one that JSON can say."""
+    """Return the file, opened; its schema is one that JSON can say."""
     with reading(path):
         open(path, "rb").close()
         try:
@@ -81,7 +81,7 @@ def _open(path: str) -> Any:
 
 
 def _refuse_doubles(path: str, fields: Any, place: str = "") -> None:
-    """Two members of the same name would become one."""
+    """Refuse two members of the same name, which would become one."""
     seen: set[str] = set()
     for field in fields:
         name = f"{place}{field.name}"
@@ -96,7 +96,7 @@ def _refuse_doubles(path: str, fields: Any, place: str = "") -> None:
 
 
 def _group(table: Any, path: str, group: int, first: int, limit: int, counter: Rows) -> Iterator[RawRow]:
-    """The rows of a row group, the first of them numbered one more than `first`."""
+    """Give the rows of a row group, the first of them numbered one more than `first`."""
     before = counter.taken
     facts = table.metadata.row_group(group)
     size = max(1, facts.total_byte_size // max(1, facts.num_rows), _size_in_memory(table, group))
@@ -120,7 +120,7 @@ def _group(table: Any, path: str, group: int, first: int, limit: int, counter: R
 
 
 def _size_in_memory(table: Any, group: int) -> int:
-    """The bytes of one of the first rows of a group as they are in memory.
+    """Return the bytes of one of the first rows of a group as they are in memory.
 
     In the file a value that many rows have stands once: a row of a few bytes there can be of megabytes here.
     """
@@ -148,7 +148,7 @@ def _row(path: str, number: int, row: object, limit: int) -> RawRow:
 
 
 def _without(value: object) -> object:
-    """A value without the members that cannot be told; in a list, they are null."""
+    """Return a value without the members that cannot be told; in a list, they are null."""
     if isinstance(value, dict):
         return {key: _without(member) for key, member in value.items() if not isinstance(member, Unsayable)}
     if isinstance(value, list):

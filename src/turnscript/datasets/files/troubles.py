@@ -18,13 +18,13 @@ _REMEDIES = {
 
 
 def unusable(file: str, what: str, remedy: str) -> InvalidInput:
-    """The error for a file that cannot be read at all."""
+    """Return the error for a file that cannot be read at all."""
     return InvalidInput(f"{file}: {what}; {remedy}")
 
 
 @contextmanager
 def reading(file: str) -> Iterator[None]:
-    """Turns what the system says against reading a file into an error for people."""
+    """Turn what the system says against reading a file into an error for people."""
     try:
         yield
     except OSError as error:

@@ -45,7 +45,7 @@ class Alpaca(Form):
     reads: ClassVar[tuple[str, ...]] = ("instruction", "input", "output", "system", "history", "text", "tools")
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
-        """The members `instruction` and `output`."""
+        """Look for the members `instruction` and `output`."""
         if not (isinstance(record.get("instruction"), str) and isinstance(record.get(self.answer), str)):
             return 0, ""
         if extra := unread(record, self.reads):
@@ -54,7 +54,7 @@ class Alpaca(Form):
         return (0.95 if own else 0.9), f"instruction{f', {self.given}' if own else ''} and {self.answer}"
 
     def read(self, data: bytes) -> list[Example]:
-        """One exchange behind its history."""
+        """Return one exchange behind its history."""
         members = record(data)
         check_unread(members, self.reads, self.name)
         check_wanted(members)
@@ -66,7 +66,7 @@ class Alpaca(Form):
         return [turns.example(read_tools(members.get("tools")))]
 
     def _given(self, members: Members) -> str:
-        """The member beside the instruction."""
+        """Return the member beside the instruction."""
         return self.given
 
 
@@ -88,7 +88,7 @@ class Dolly(Alpaca):
 
 
 def begin(turns: Turns, members: Members, given: str) -> None:
-    """Everything before the answer: system, history, and the question."""
+    """Add everything before the answer: system, history, and the question."""
     if said := text_member(members, "system"):
         turns.system(said, "$.system")
     if not is_null(members.get("history")):

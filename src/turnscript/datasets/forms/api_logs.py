@@ -83,7 +83,7 @@ class _Claims:
         self._last: tuple[Mapping[str, Any], tuple[_Log, dict[str, int]] | None] | None = None
 
     def of(self, record: Mapping[str, Any]) -> tuple[_Log, dict[str, int]] | None:
-        """The log that a record is, and how surely it is of each API that could have answered; None if it is none."""
+        """Return the log that a record is, and how surely each API could have answered; None if it is none."""
         last = self._last
         if last is None or last[0] is not record:
             last = self._last = record, self._look(record)
@@ -112,7 +112,7 @@ class ApiLog(Form):
         self.fields = "request, response (or the members of both side by side)"  # type: ignore[misc]
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
-        """A request that this API claims before the others; surer with a response."""
+        """Look for a request that this API claims before the others; a response makes it surer."""
         if record.keys().isdisjoint(_LOOKED_AT):
             return 0, ""
         found = _CLAIMS.of(record)
@@ -132,12 +132,12 @@ class ApiLog(Form):
         return score, f"a request of {self.api.endpoint}" if score else ""
 
     def _sure(self, log: _Log) -> bool:
-        """Whether what it claims can be no text of another form."""
+        """Return whether what it claims can be no text of another form."""
         text_like = [key for key in ("input", "prompt") if first_byte(log.request.get(key, _NULL)) == b'"']
         return "messages" in log.request or not text_like or (log.response is not None and "model" in log.request)
 
     def read(self, data: bytes) -> list[Example]:
-        """The conversation, once for each answer that it got."""
+        """Return the conversation, once for each answer that it got."""
         log = _log_of(record(data))
         request = self._request(log)
         if log.response is None:
@@ -196,7 +196,7 @@ class ApiLog(Form):
 
 
 def _can_answer(api: Api, log: _Log) -> bool:
-    """Whether the response may be one of the API: requests without signs of their own are told apart by it."""
+    """Return whether the response may be one of the API: requests without signs of their own are told apart by it."""
     if log.response is None:
         return True
     if first_byte(log.response) == b'"':
@@ -257,7 +257,7 @@ def _side_by_side(row: Members) -> _Log:
 
 
 def _object(value: Json | None) -> Members | None:
-    """The members of an object, or of a string that holds one."""
+    """Return the members of an object, or of a string that holds one."""
     if value is None:
         return None
     if first_byte(value) == b'"':
@@ -269,13 +269,13 @@ def _object(value: Json | None) -> Members | None:
 
 
 def _unwrapped(members: Members) -> tuple[Members, str]:
-    """A body out of the record of a call by HTTP."""
+    """Return a body out of the record of a call by HTTP."""
     inner = _object(members.get("body"))
     return (inner, ".body") if inner is not None else (members, "")
 
 
 def _unwrapped_response(value: Json) -> tuple[Json, str]:
-    """A response as its API writes it: out of a record of HTTP, with the list of choices around a bare message."""
+    """Return a response as its API writes it: out of a record of HTTP, with choices around a bare message."""
     members = _object(value)
     if members is not None:
         members, body = _unwrapped(members)
@@ -294,7 +294,7 @@ def _choices(entries: list[Json]) -> Json:
 
 
 def _bodies(response: Json, at: str) -> Iterator[Json]:
-    """The response once for each of its choices."""
+    """Give the response once for each of its choices."""
     members = object_of(response, at) if first_byte(response) == b"{" else {}
     value = members.get("choices", _NULL)
     choices = list_of(value, f"{at}.choices") if first_byte(value) == b"[" else []
@@ -313,7 +313,7 @@ def _moved(error: InvalidInput, prefix: str) -> InvalidInput:
 
 
 def _answered(request: Request, response: Response, log: _Log) -> Request:
-    """The request with its answer behind it. An answer that goes on with a text of the request is one text with it."""
+    """Return the request with its answer behind it, which is one text with a text that it goes on with."""
     if not response.items:
         raise BadRow(Code.EMPTY, "the response says nothing", path=f"$.{log.response_at}" if log.response_at else "$")
     before, after = list(request.conversation.items), list(response.items)
@@ -338,7 +338,7 @@ def _leave_open(response: Response) -> None:
 
 
 def _continued(item: Item, after: list[Item]) -> list[Item]:
-    """The text that the request began, whole; takes from the answer what belongs to it."""
+    """Return the text that the request began, whole; takes from the answer what belongs to it."""
     first = after[0]
     if isinstance(item, Assistant) and isinstance(first, Assistant) and item.content and first.content:
         begun, rest = item.content[-1], first.content[0]

@@ -84,7 +84,7 @@ class Bfcl(Form):
 
 
 def _turns(value: Json) -> list[list[tuple[str, bytes]]]:
-    """The messages of each turn, with their places."""
+    """Return the messages of each turn, with their places."""
     first = bytes(memoryview(value)[:1])
     if first == b'"':
         return [[("$.question", b'{"role":"user","content":%s}' % bytes(value))]]
@@ -99,7 +99,7 @@ def _turns(value: Json) -> list[list[tuple[str, bytes]]]:
 
 
 def _functions(members: Mapping[str, Json]) -> dict[str, bytes]:
-    """The functions: a list, one alone, or an empty text."""
+    """Return the functions: a list, one alone, or an empty text."""
     if not has(members, "function") or bytes(members["function"]) == b'""':
         return {}
     value = bytes(members["function"])
@@ -138,7 +138,7 @@ def _answer_turns(request: Request, turns: list[list[tuple[str, bytes]]], truth:
 
 
 def _call(value: object, at: str) -> ToolCall:
-    """`{"name": {"parameter": [values that count as right]}}` as a call."""
+    """Return `{"name": {"parameter": [values that count as right]}}` as a call."""
     call = object_at(value, at)
     if len(call) != 1:
         raise BadRow(Code.CALL, f"expected one function, got {len(call)}", path=at)
@@ -158,7 +158,7 @@ def _chosen(parameters: object, at: str) -> dict[str, Any]:
 
 
 def _value(value: object, at: str) -> object:
-    """A right value: objects hold lists of right values again, also in an array."""
+    """Return a right value: objects hold lists of right values again, also in an array."""
     if isinstance(value, dict):
         return _chosen(value, at)
     if isinstance(value, list):
@@ -167,7 +167,7 @@ def _value(value: object, at: str) -> object:
 
 
 def _python_call(value: object, at: str) -> ToolCall:
-    """`ls(a=True)` as a call."""
+    """Return `ls(a=True)` as a call."""
     if not isinstance(value, str):
         raise mismatch(at, "a call as text", value)
     try:

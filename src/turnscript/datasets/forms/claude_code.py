@@ -78,7 +78,7 @@ class ClaudeCode(Form):
 
 
 def _trees(session: Session) -> Iterator[Iterator[Example]]:
-    """The examples of each tree. A file of nothing but a subagent's lines has no main chain beside them."""
+    """Give the examples of each tree. A file of nothing but a subagent's lines has no main chain beside them."""
     mixed = len({root.side for root in session.roots}) > 1
     numbers = {False: 0, True: 0}
     trained: set[int] = set()
@@ -92,7 +92,7 @@ def _trees(session: Session) -> Iterator[Iterator[Example]]:
 
 
 def _ways(session: Session, root: Unit) -> Iterator[list[Unit]]:
-    """The ways from a root to its leaves: the one that was written last, then the others in the order of the file."""
+    """Give the ways from a root to its leaves: first the one written last, then the others as in the file."""
     leaves, waiting = [], [root]
     while waiting:
         unit = waiting.pop()
@@ -137,7 +137,7 @@ def _content(parts: list[Part]) -> bytes:
 
 
 def _place(places: list[list[str]], snapshot: Snapshot | None) -> Any:
-    """Where the blocks of the body stand in the session."""
+    """Return where the blocks of the body stand in the session."""
 
     def place(at: str) -> str:
         found = _BLOCK.match(at)
@@ -150,7 +150,7 @@ def _place(places: list[list[str]], snapshot: Snapshot | None) -> Any:
 
 
 def _prompt(snapshot: Snapshot | None) -> dict[str, bytes]:
-    """System prompt and tools of a snapshot, as the API has them."""
+    """Return system prompt and tools of a snapshot, as the API has them."""
     if snapshot is None:
         return {}
     body: dict[str, bytes] = {}
@@ -165,7 +165,7 @@ def _prompt(snapshot: Snapshot | None) -> dict[str, bytes]:
 
 
 def _tool(value: Json, at: str) -> bytes:
-    """A tool; its schema stands alone, or in the definition that was sent."""
+    """Return a tool; its schema stands alone, or in the definition that was sent."""
     tool = dict(members_of(value, at))
     schema = tool.pop("schema", None)
     if schema is not None:

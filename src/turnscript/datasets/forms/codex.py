@@ -149,7 +149,7 @@ class _Session:
         self._known = False
 
     def feed(self, at: str, text: bytes) -> None:
-        """One more line."""
+        """Take one more line."""
         line = read_as(_line, text, at)
         if line.type in (_ITEM, _EVENT, _META, _COMPACTED):
             self._of_payload(line.type or "", line.payload, f"{at}.payload")
@@ -164,7 +164,7 @@ class _Session:
         self._known = True
 
     def close(self) -> list[Example]:
-        """The examples of all lines."""
+        """Return the examples of all lines."""
         self._emit()
         return self._examples
 
@@ -252,7 +252,7 @@ class _Session:
     # Examples.
 
     def _emit(self) -> None:
-        """The history so far as an example, if the model said anything in it that is in none yet."""
+        """Keep the history so far as an example, if the model said anything in it that is in none yet."""
         if not self._said:
             return
         places = [entry.at for entry in self._history]
@@ -272,7 +272,7 @@ class _Session:
         self._learned, self._said = len(self._history), False
 
     def _repeats(self, instructions: str) -> bool:
-        """Whether a message before the first answer holds the instructions too."""
+        """Return whether a message before the first answer holds the instructions too."""
         spelled = bytes(json_of(instructions))[1:-1]
         ahead = self._history[: self._users[-1] + 1] if self._users else []
         return any(spelled in entry.value for entry in ahead)
@@ -294,7 +294,7 @@ def _unknown(what: str, kind: str, at: str) -> BadRow:
 
 
 def _output(value: bytes, at: str) -> _Entry:
-    """A result; the older spelling of an output is an object."""
+    """Return a result; the older spelling of an output is an object."""
     result = members_of(value, at)
     output = member(result, "output", at)
     if type_name(output) != "an object":
@@ -317,7 +317,7 @@ def _shell_call(item: Opaque, at: str) -> ToolCall:
 
 
 def _tool(tool: Mapping[str, Json]) -> bytes:
-    """A tool of the client as the API has it; its schema stays as it is."""
+    """Return a tool of the client as the API has it; its schema stays as it is."""
     names = {"name": "name", "description": "description", "input_schema": "parameters", "inputSchema": "parameters"}
     members = [b'"%s":%s' % (names[name].encode(), bytes(value)) for name, value in tool.items() if name in names]
     return b'{"type":"function",' + b",".join(members) + b"}"

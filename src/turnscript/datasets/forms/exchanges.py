@@ -49,7 +49,7 @@ class Exchanges(Form):
     fields = "conversation: [{human, assistant}, or {system, input, output}], system"
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
-        """Objects with one of the pairs of members."""
+        """Look for objects with one of the pairs of members."""
         found = next((record[key] for key in _LISTS if isinstance(record.get(key), list)), None)
         if not found or not all(isinstance(one, dict) for one in found):
             return 0, ""
@@ -61,7 +61,7 @@ class Exchanges(Form):
         return 0, ""
 
     def read(self, data: bytes) -> list[Example]:
-        """One conversation."""
+        """Return one conversation."""
         members = record(data)
         key = next((name for name in _LISTS if not is_null(members.get(name))), _LISTS[0])
         check_unread(members, (key, "system"), self.name)
@@ -84,7 +84,7 @@ class Exchanges(Form):
 
 
 def _alone(exchange: Members, at: str) -> str | None:
-    """The text of an exchange in which nothing was said before the answer; None if something was."""
+    """Return the text of an exchange in which nothing was said before the answer; None if something was."""
     asked, answered = _pair(exchange)
     if asked not in exchange or text_member(exchange, "system", at) or text_member(exchange, asked, at):
         return None

@@ -46,14 +46,14 @@ class Glaive(Form):
     fields = "system: SYSTEM: ..., chat: USER: ... ASSISTANT: ... FUNCTION RESPONSE: ..."
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
-        """A `chat` that begins with `USER:` or `ASSISTANT:`."""
+        """Look for a `chat` that begins with `USER:` or `ASSISTANT:`."""
         chat = record.get("chat")
         if not isinstance(chat, str) or not _LABEL.match(chat.lstrip()) or unread(record, _READS):
             return 0, ""
         return 1, "chat as a text with USER: and ASSISTANT:"
 
     def read(self, data: bytes) -> list[Example]:
-        """One conversation."""
+        """Return one conversation."""
         members = record(data)
         check_unread(members, _READS, self.name)
         turns = Turns()
@@ -76,7 +76,7 @@ def _add_system(turns: Turns, said: str) -> list[Tool]:
 
 
 def _turns(chat: str) -> Iterator[tuple[str, str]]:
-    """Each turn as its label and text. A label that begins no turn makes it doubtful where the turns are."""
+    """Give each turn as its label and text. A label that begins no turn makes it doubtful where the turns are."""
     marks = list(_LABEL.finditer(chat))
     if not marks or chat[: marks[0].start()].strip():
         raise BadRow(Code.SHAPE, "the chat does not begin with USER: or ASSISTANT:", path="$.chat")
@@ -91,7 +91,7 @@ def _turns(chat: str) -> Iterator[tuple[str, str]]:
 
 
 def _objects(inside: str) -> list[Json]:
-    """The JSON objects that stand behind one another in a text, and nothing else."""
+    """Return the JSON objects that stand behind one another in a text, and nothing else."""
     found, at, inside = [], 0, inside.rstrip()
     while (at := _COMMA.match(inside, at).end()) < len(inside):  # type: ignore[union-attr]
         try:

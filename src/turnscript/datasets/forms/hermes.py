@@ -107,7 +107,7 @@ class Hermes(Form):
     fields = "conversations: [{from: system | human | gpt | tool, value}] (or messages), tools"
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
-        """Tags in the turns that have them in this form, and nowhere calls of another kind."""
+        """Look for tags in the turns that have them in this form, and for no calls of another kind."""
         for key, role, content in _MEMBERS:
             turns = record.get(key)
             if isinstance(turns, list) and turns and all(isinstance(one, dict) for one in turns):
@@ -122,7 +122,7 @@ class Hermes(Form):
         return 0, ""
 
     def read(self, data: bytes) -> list[Example]:
-        """One conversation."""
+        """Return one conversation."""
         members = record(data)
         key, role, content = next((names for names in _MEMBERS if not is_null(members.get(names[0]))), _MEMBERS[0])
         check_unread(members, (key, "tools"), self.name)
@@ -176,7 +176,7 @@ def _add_system(turns: Turns, said: str, at: str) -> list[Tool]:
 
 
 def _without_instructions(said: str, at: str) -> str:
-    """A system text without what it says about calling tools."""
+    """Return a system text without what it says about calling tools."""
     for sentence in _SENTENCES:
         said = sentence.sub("", said)
     left = next((line.strip() for line in said.splitlines() if _TAGS.search(line)), "")
@@ -188,7 +188,7 @@ def _without_instructions(said: str, at: str) -> str:
 
 
 def _tool_list(inside: str, at: str) -> Json:
-    """One array, or an object a line."""
+    """Return a tool list: one array, or an object a line."""
     if inside.startswith("[") or "\n" not in inside:
         return value_in(inside, at)
     try:
@@ -221,7 +221,7 @@ def _add_call(turns: Turns, inside: str, at: str) -> None:
 
 
 def _add_results(turns: Turns, said: str, at: str) -> None:
-    """Results: the texts of the tags. One without a tag is the whole turn."""
+    """Add results: the texts of the tags. One without a tag is the whole turn."""
     pieces = split_tagged(said, "tool_response", at)
     if not any(inside for inside, _ in pieces):
         turns.result(said, at)

@@ -48,7 +48,7 @@ class LlamaFactory(Form):
     fields = "messages: [{role, content: [{type: text | reasoning | tool_call, value}], loss_weight}], tools"
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
-        """Contents of objects with `type` and `value`."""
+        """Look for contents of objects with `type` and `value`."""
         pair = all(isinstance(record.get(key), list) for key in _PAIR)
         messages = record.get(_PAIR[0] if pair else "messages")
         if not isinstance(messages, list) or not messages or unread(record, (*_READS[pair:], *_PAIR)):
@@ -59,7 +59,7 @@ class LlamaFactory(Form):
         return 1, "messages with contents of type and value"
 
     def read(self, data: bytes) -> list[Example]:
-        """One conversation."""
+        """Return one conversation."""
         members = record(data)
         pair = not members.keys().isdisjoint(_PAIR)
         check_unread(members, (*_READS[pair:], *_PAIR), self.name)
@@ -105,7 +105,7 @@ def _add(turns: Turns, message: Members, at: str) -> None:
 
 
 def _add_own(turns: Turns, role: str, kind: str, part: Members, at: str) -> None:
-    """A thought or a call, which only the model has."""
+    """Add a thought or a call, which only the model has."""
     if role != "assistant":
         raise BadRow(Code.SHAPE, f"a message of {role!r} cannot hold a {kind}", path=f"{at}.type")
     if kind == "reasoning":

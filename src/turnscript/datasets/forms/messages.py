@@ -52,7 +52,7 @@ class Messages(Form):
     fields = "messages: [{role, content, tool_calls, tool_call_id, name, reasoning_content, weight}], tools, system"
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
-        """Messages with `role` and `content`."""
+        """Look for messages with `role` and `content`."""
         messages = record.get("messages")
         if isinstance(messages, str):
             return (0.6, "messages as a string of JSON") if messages.lstrip()[:1] == "[" else (0, "")
@@ -65,7 +65,7 @@ class Messages(Form):
         return score_messages(messages)
 
     def read(self, data: bytes) -> list[Example]:
-        """One conversation."""
+        """Return one conversation."""
         clean = read_clean(data)
         example = self._read(data) if clean is None else clean.example
         if may_be_tagged(data) if clean is None else clean.tagged:

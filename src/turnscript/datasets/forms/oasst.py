@@ -174,7 +174,7 @@ def _examples(roots: list[_Node], at: str) -> list[Example]:
 
 
 def _ends(root: _Node) -> Iterator[_Step]:
-    """The last step of every way, depth first."""
+    """Give the last step of every way, depth first."""
     waiting: list[tuple[_Node, _Step | None]] = [(root, None)]
     while waiting:
         node, before = waiting.pop()
@@ -197,7 +197,7 @@ def _way(end: _Step) -> list[_Step]:
 
 
 def _left_out(node: _Node) -> bool:
-    """Whether a message does not count. Its text and role are not looked at then."""
+    """Return whether a message does not count. Its text and role are not looked at then."""
     for name in ("deleted", "review_result"):
         if not isinstance(node.message.get(name), bool | None):
             raise mismatch(f"{node.at}.{name}", "true, false or null", node.message[name])

@@ -57,7 +57,7 @@ class Pairs(Form):
     fields = "prompt, completion (or query, response; question, answer; input, output), system, history, tools, label"
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
-        """A known pair of members."""
+        """Look for a known pair of members."""
         for first, second in _PAIRS:
             if _fits(record.get(first)) and type(record.get(first)) is type(record.get(second)):
                 if extra := unread(record, (first, second, *_BESIDE)):
@@ -66,7 +66,7 @@ class Pairs(Form):
         return 0, ""
 
     def read(self, data: bytes) -> list[Example]:
-        """One conversation."""
+        """Return one conversation."""
         members = record(data)
         first, second = next((pair for pair in _PAIRS if members.keys() >= set(pair)), _PAIRS[0])
         check_unread(members, (first, second, *_BESIDE), self.name)

@@ -74,7 +74,7 @@ class Preference(Form):
     fields = "prompt, chosen, rejected: texts or messages (or conversations; or messages, rejected_response)"
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
-        """The members `chosen` and `rejected`."""
+        """Look for the members `chosen` and `rejected`."""
         if all(isinstance(record.get(key), list) for key in _OUTPUTS) and isinstance(record.get("input"), dict):
             extra = unread(record, ("input", *_OUTPUTS))
             return (0.2, f"outputs, but also {extra[0]}") if extra else (1, "a preferred output and another")
@@ -92,7 +92,7 @@ class Preference(Form):
         return 1, "chosen and rejected"
 
     def read(self, data: bytes) -> list[Example]:
-        """The chosen example. The rejected one must be there, and is left out."""
+        """Return the chosen example. The rejected one must be there, and is left out."""
         members = record(data)
         if not members.keys().isdisjoint(_OUTPUTS):
             return [_of_outputs(members)]
@@ -109,7 +109,7 @@ class Preference(Form):
 
 
 def _of_outputs(members: Members) -> Example:
-    """OpenAI's: a request, and what shall be answered to it."""
+    """Read OpenAI's: a request, and what shall be answered to it."""
     check_unread(members, ("input", *_OUTPUTS), _AS_OUTPUTS)
     for key in ("input", *_OUTPUTS):
         if key not in members:
@@ -137,7 +137,7 @@ def _score_worse(record: Mapping[str, Any]) -> tuple[float, str]:
 
 
 def _of_worse(members: Members) -> Example:
-    """ms-swift's: a conversation or a response as it should be, and what it is better than."""
+    """Read ms-swift's: a conversation or a response as it should be, and what it is better than."""
     weight = take_weight(members, "$")
     if "messages" in members:
         check_unread(members, ("messages", "tools", *_WORSE), _AS_WORSE)
@@ -190,7 +190,7 @@ def _of_messages(members: Members) -> Example:
 
 
 def _of_turn(members: Members) -> Example:
-    """LLaMA-Factory: one turn behind the conversation so far."""
+    """Read LLaMA-Factory's: one turn behind the conversation so far."""
     check_unread(members, (*_BESIDE, "conversations", "system"), _AS_TURNS)
     turns = Turns()
     if said := text_member(members, "system"):

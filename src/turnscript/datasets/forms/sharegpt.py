@@ -100,14 +100,14 @@ class ShareGpt(Form):
     fields = "conversations: [{from: human | gpt | system | function_call | observation, value}], system, tools"
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
-        """Turns with `from` and `value`, of roles that are known."""
+        """Look for turns with `from` and `value`, of roles that are known."""
         score, why = score_turns(record, _ROLES)
         if score and (extra := unread(record, _READS)):
             return 0.2, f"{why}, but also {extra[0]}"
         return (0.3, why) if score and "mask" in record and "type" in record else (score, why)
 
     def read(self, data: bytes) -> list[Example]:
-        """One conversation."""
+        """Return one conversation."""
         spoken = _spoken_in(data)
         if spoken is not None:
             return [Example(None, said=True, spoken=spoken)]
@@ -136,7 +136,7 @@ class Nemo(Form):
     fields = "system, mask, type, conversations: [{from: User | Assistant, value, label}]"
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
-        """The members `mask` and `type`."""
+        """Look for the members `mask` and `type`."""
         if not (isinstance(record.get("mask"), str) and isinstance(record.get("type"), str | None)):
             return 0, ""
         score, _ = score_turns(record, _NEMO_ROLES)
@@ -144,7 +144,7 @@ class Nemo(Form):
         return (0.95, "turns with from and value, and mask") if score >= 0.5 and not extra else (0, "")
 
     def read(self, data: bytes) -> list[Example]:
-        """One conversation."""
+        """Return one conversation."""
         members = record(data)
         check_unread(members, ("conversations", "system"), self.name)
         masked = required_text(members, "mask")
@@ -168,7 +168,7 @@ _NEMO_ROLES = {"user": "user", "assistant": "assistant", "system": "system"}
 
 
 def score_turns(record: Mapping[str, Any], roles: Mapping[str, str]) -> tuple[float, str]:
-    """How much a decoded record looks like turns with `from` and `value`."""
+    """Return how much a decoded record looks like turns with `from` and `value`."""
     found = next((record[key] for key in _LISTS if isinstance(record.get(key), list)), None)
     if not found or not all(isinstance(one, dict) and "from" in one and "value" in one for one in found):
         return 0, ""
@@ -179,7 +179,7 @@ def score_turns(record: Mapping[str, Any], roles: Mapping[str, str]) -> tuple[fl
 
 
 def turns_of(members: Members) -> list[tuple[str, Members]]:
-    """The turns, each with its place."""
+    """Return the turns, each with its place."""
     key = _list_in(members)
     if key not in members:
         raise absent(f"$.{key}", "an array of turns")
@@ -188,7 +188,7 @@ def turns_of(members: Members) -> list[tuple[str, Members]]:
 
 
 def _spoken_in(data: bytes) -> Spoken | None:
-    """What is said in a row in which each turn says a text that means no more than it says, beside notes at most.
+    """Return what is said in a row in which each turn says a plain text, beside notes at most.
 
     Most rows are such. All others, and what is wrong with one, are left to the careful way.
     """
@@ -218,7 +218,7 @@ def _add_said(turns: Turns, members: Members) -> bool:
 
 
 def _spoken(said: Sequence[_Said], key: str) -> Spoken | None:
-    """What the turns of the member `key` say; None if one of them says more than a text."""
+    """Return what the turns of the member `key` say; None if one of them says more than a text."""
     try:
         kinds = tuple([_SAID[turn.who] for turn in said])
     except KeyError:
@@ -227,13 +227,13 @@ def _spoken(said: Sequence[_Said], key: str) -> Spoken | None:
 
 
 def _list_in(members: Members) -> str:
-    """The name of the member with the turns."""
+    """Return the name of the member with the turns."""
     first, other = _LISTS
     return other if is_null(members.get(first)) and not is_null(members.get(other)) else first
 
 
 def add_system(turns: Turns, members: Members) -> None:
-    """The `system` beside the turns, unless they begin with the same."""
+    """Add the `system` beside the turns, unless they begin with the same."""
     said = text_member(members, "system")
     if not said:
         return
@@ -246,7 +246,7 @@ def add_system(turns: Turns, members: Members) -> None:
 
 
 def add_turn(turns: Turns, turn: Members, at: str) -> None:
-    """One turn."""
+    """Add one turn."""
     kind = _role(_ROLES, required_text(turn, "from", at), at)
     value = turn.get("value")
     if kind == "call" and value is not None:
@@ -256,7 +256,7 @@ def add_turn(turns: Turns, turn: Members, at: str) -> None:
 
 
 def _add_calls(turns: Turns, value: Json, at: str) -> None:
-    """A turn of calls, maybe behind the thought that led to them."""
+    """Add a turn of calls, maybe behind the thought that led to them."""
     if first_byte(value) == b'"' and (said := text(value, at).lstrip()).startswith(OPENING):
         thought, said = split_thought(said, at)
         turns.thinking(thought or "", at)

@@ -100,7 +100,7 @@ class _Agent:
         self._thoughts: dict[int, list[Item]] = {}
 
     def add(self, wire: Mapping[str, Json], at: str) -> None:
-        """One more message."""
+        """Add one more message."""
         said = {name: bytes(wire[name]) for name in _SAID if name in wire}
         text_of_member(wire, "role", at)
         if "tool_call_id" not in said and has(wire, "tool_call_ids"):
@@ -116,7 +116,7 @@ class _Agent:
         self._places.append(at)
 
     def example(self, tools: Mapping[str, bytes]) -> Example:
-        """The conversation of the agent."""
+        """Return the conversation of the agent."""
         place = of_list(self._places)
         request = request_of(CHAT, {"messages": b"[" + b",".join(self._messages) + b"]", **tools}, place)
         if self._thoughts:
@@ -144,7 +144,7 @@ def _call_id(value: Json, at: str) -> bytes:
 
 
 def _thoughts(value: Json, at: str, message: int) -> list[Item]:
-    """The blocks before what the message of that number says."""
+    """Return the blocks before what the message of that number says."""
     thoughts: list[Item] = []
     for index, one in enumerate(elements_of(value, at)):
         place = f"{at}[{index}]"

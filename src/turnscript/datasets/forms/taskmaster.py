@@ -92,7 +92,7 @@ def _turn(utterance: Mapping[str, Json], at: str) -> Item:
 
 
 def _apis(utterance: Mapping[str, Json], at: str) -> Iterator[Item]:
-    """Calls as Taskmaster-3 has them: each with its response, as JSON."""
+    """Give calls as Taskmaster-3 has them: each with its response, as JSON."""
     if not has(utterance, "apis"):
         return
     for index, value in enumerate(elements_of(utterance["apis"], f"{at}.apis")):
@@ -107,7 +107,7 @@ def _apis(utterance: Mapping[str, Json], at: str) -> Iterator[Item]:
 
 
 def _annotated(utterance: Mapping[str, Json], at: str) -> Iterator[Item]:
-    """Calls as Taskmaster-4 has them: notes that belong together follow one another."""
+    """Give calls as Taskmaster-4 has them: notes that belong together follow one another."""
     if not has(utterance, "annotations"):
         return
     call: ToolCall | None = None

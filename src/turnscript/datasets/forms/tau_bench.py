@@ -98,7 +98,7 @@ def _results(members: Mapping[str, Json]) -> list[Example]:
 
 
 def _policy(members: Mapping[str, Json]) -> Json | None:
-    """The policy of the environment, which all runs of a file share."""
+    """Return the policy of the environment, which all runs of a file share."""
     if not has(members, "info"):
         return None
     environment = members_of(members["info"], "$.info").get("environment_info", Json(b"null"))
@@ -141,7 +141,7 @@ def _mark_failed(items: list[Any], failed: set[int]) -> None:
 
 
 def _said(message: Mapping[str, Json], at: str) -> Iterator[tuple[bytes, str, bool]]:
-    """A message as the agent had it, in the spelling of Chat, its place, and whether it is the error of a tool."""
+    """Give a message as the agent had it, in the spelling of Chat, its place, and whether it is the error of a tool."""
     if "tool_messages" in message:
         for index, one in enumerate(elements_of(message["tool_messages"], f"{at}.tool_messages")):
             yield from _said(members_of(one, f"{at}.tool_messages[{index}]"), f"{at}.tool_messages[{index}]")
@@ -164,7 +164,7 @@ def _said(message: Mapping[str, Json], at: str) -> Iterator[tuple[bytes, str, bo
 
 
 def _calls(message: Mapping[str, Json], at: str) -> Iterator[bytes]:
-    """The agent's calls: an object of arguments becomes the string that Chat has, its text unchanged."""
+    """Give the agent's calls: an object of arguments becomes the string that Chat has, its text unchanged."""
     if not has(message, "tool_calls"):
         return
     for index, value in enumerate(elements_of(message["tool_calls"], f"{at}.tool_calls")):

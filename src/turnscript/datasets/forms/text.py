@@ -48,7 +48,7 @@ class Plain(Form):
     fields = "text"
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
-        """The member `text`. One that begins like a transcript is not taken for a plain text: all of it would count."""
+        """Look for the member `text`. One that begins like a transcript is no plain text: all of it would count."""
         text = record.get("text")
         if not isinstance(text, str) or unread(record, ("text",)):
             return 0, ""
@@ -61,7 +61,7 @@ class Plain(Form):
         return 0.8, "text, and no member of a conversation"
 
     def read(self, data: bytes) -> list[Example]:
-        """The text."""
+        """Return the text."""
         members = record(data)
         check_unread(members, ("text",), self.name)
         for who in _SPEAKERS:
@@ -80,11 +80,11 @@ class File(Form):
     row = TRANSCRIPT
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
-        """No record is a text."""
+        """Return 0: no record is a text."""
         return 0, ""
 
     def read(self, data: bytes) -> list[Example]:
-        """The text."""
+        """Return the text."""
         text = whole(data).decode()
         if is_object(text):
             raise BadRow(Code.FORM, "this is a record and no text; name the form of the record")
@@ -103,7 +103,7 @@ class Segments(Form):
     fields = "segments: [{text, label}]"
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
-        """Pieces with `text` and `label`."""
+        """Look for pieces with `text` and `label`."""
         pieces = record.get("segments")
         if not isinstance(pieces, list) or not pieces or unread(record, ("segments",)):
             return 0, ""
@@ -111,7 +111,7 @@ class Segments(Form):
         return (1, "segments with text and label") if fits else (0, "")
 
     def read(self, data: bytes) -> list[Example]:
-        """The text of all pieces."""
+        """Return the text of all pieces."""
         members = record(data)
         check_unread(members, ("segments",), self.name)
         if "segments" not in members:

@@ -125,7 +125,7 @@ def _answer(answer: Mapping[str, Json], at: str) -> list[Example]:
 
 
 def _longest(lists: list[list[bytes]]) -> list[int]:
-    """The lists that no other one goes on from; of equal ones the first."""
+    """Return the lists that no other one goes on from; of equal ones the first."""
     root: dict[bytes, Any] = {}
     ends = []
     for messages in lists:
@@ -141,7 +141,7 @@ def _longest(lists: list[list[bytes]]) -> list[int]:
 
 
 def _begun(lists: list[list[bytes]]) -> list[int]:
-    """Of every list, how many messages one before it begins with too."""
+    """Return for every list how many messages one before it begins with too."""
     root: dict[bytes, Any] = {}
     begun = []
     for messages in lists:
@@ -196,7 +196,7 @@ def _last_call(items: list[Item]) -> str | None:
 
 
 def _said(text: str, at: str) -> list[Item]:
-    """What the assistant says and the call that it makes, as the text holds them."""
+    """Return what the assistant says and the call that it makes, as the text holds them."""
     start = text.rfind("\nAction:")
     start = 0 if start < 0 and text.startswith("Action:") else start
     found = _ACTION.match(text, start) if start >= 0 else None
@@ -212,7 +212,7 @@ def _said(text: str, at: str) -> list[Item]:
 
 
 def _read_tools(text: str, request: Request, at: str) -> None:
-    """The tools that a system's text lists."""
+    """Read the tools that a system's text lists."""
     _, found, listed = text.partition(_APIS)
     if not found:
         return
@@ -223,7 +223,7 @@ def _read_tools(text: str, request: Request, at: str) -> None:
 
 
 def _literal(text: str, at: str) -> bytes:
-    """A Python literal as JSON."""
+    """Return a Python literal as JSON."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of escapes in its strings that Python does not know

@@ -38,18 +38,18 @@ class Transcript(Form):
         self.fields = "a file of text, or a record with text, transcript or conversation"  # type: ignore[misc]
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
-        """A transcript is taken for one only if somebody says so."""
+        """Return 0: a transcript is taken for one only if somebody says so."""
         return 0, ""
 
     def read(self, data: bytes) -> list[Example]:
-        """One conversation."""
+        """Return one conversation."""
         request = parse(_text_of(data), self.name)
         check_items(request.conversation.items)
         return [Example(request)]
 
 
 def _text_of(data: bytes) -> str:
-    """The transcript, maybe out of a record that holds it."""
+    """Return the transcript, maybe out of a record that holds it."""
     data = whole(data)
     if data.lstrip()[:1] == b"{":
         try:

@@ -34,14 +34,14 @@ def check_ids(batch: Batch, facts: OutputFacts) -> None:
 
 
 def document_starts(batch: Batch) -> NDArray[np.int64]:
-    """Of every document, where it begins in the batch's ids."""
+    """Return where each document begins in the batch's ids."""
     begins = np.cumsum(batch.lengths) - batch.lengths
     starts: NDArray[np.int64] = batch.starts + np.repeat(begins, batch.documents)
     return starts
 
 
 def each(batch: Batch) -> Iterator[tuple[list[int], list[int], list[int], Sequence[str]]]:
-    """Every sample as ids, weights, starts and sources. Converting all at once is faster than one by one."""
+    """Give every sample as ids, weights, starts and sources. Converting all at once is faster than one by one."""
     ids, weights, starts = batch.ids.tolist(), batch.weights.tolist(), batch.starts.tolist()
     at = document = 0
     for length, count in zip(batch.lengths.tolist(), batch.documents.tolist(), strict=True):
@@ -51,7 +51,7 @@ def each(batch: Batch) -> Iterator[tuple[list[int], list[int], list[int], Sequen
 
 
 def batch_of(rows: Sequence[Sample]) -> Batch:
-    """The batch of such samples."""
+    """Return the batch of such samples."""
     return Batch(
         np.array([one for row in rows for one in row[0]], dtype=np.uint32),
         np.array([one for row in rows for one in row[1]], dtype=np.uint8),

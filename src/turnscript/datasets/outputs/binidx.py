@@ -172,7 +172,7 @@ class Reader:
         self._type = _TYPES[self.code]
 
     def sizes(self) -> Iterator[NDArray[np.int32]]:
-        """The sizes of the samples, some at a time. Checks the offsets and borders on the way."""
+        """Give the sizes of the samples, some at a time. Checks the offsets and borders on the way."""
         begin = len(MAGIC) + _HEADER.size
         offset = 0
         with _opened(self.idx) as file:
@@ -193,7 +193,7 @@ class Reader:
             raise _broken(self.bin.name, f"it should have {offset} bytes")
 
     def values(self, file: IO[bytes], count: int) -> NDArray[Any]:
-        """The next numbers of the opened `bin`."""
+        """Return the next numbers of the opened `bin`."""
         found: NDArray[Any] = np.fromfile(file, dtype=self._type, count=count)
         if len(found) < count:
             raise _broken(self.bin.name, "it ends too early")
@@ -219,7 +219,7 @@ _encode_lines = msgspec.json.Encoder().encode_lines
 
 
 def _sources(lines: IO[bytes], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64], list[str]]:
-    """The starts, the numbers of documents and the sources of the next samples."""
+    """Return the starts, the numbers of documents and the sources of the next samples."""
     starts: list[int] = []
     documents: list[int] = []
     sources: list[str] = []
@@ -243,7 +243,7 @@ _decode_sources = msgspec.json.Decoder(str | list[int | str]).decode
 
 
 def _in_blocks(sizes: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
-    """Sizes by about READ tokens."""
+    """Give sizes by about READ tokens."""
     totals = np.cumsum(sizes, dtype=np.int64)
     first, done = 0, 0
     while first < len(sizes):

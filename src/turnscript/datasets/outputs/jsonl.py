@@ -117,7 +117,7 @@ class _Writer(OutputWriter):
         self._file.discard()
 
     def _told(self, chats: Sequence[Callable[[], bytes] | None]) -> tuple[Raw, Raw]:
-        """The conversations of a sample, in the two members that hold them."""
+        """Return the conversations of a sample, in the two members that hold them."""
         if not chats:
             return _NULL, _NULL
         read = [_decode_chat(chat()) if chat is not None else _Chat() for chat in chats]
@@ -127,7 +127,7 @@ class _Writer(OutputWriter):
 
 
 def _chats(line: _Line) -> list[bytes]:
-    """The conversation of each document, nothing where there is none. Raises DecodeError."""
+    """Return the conversation of each document, nothing where there is none. Raises DecodeError."""
     messages, tools = line.messages, line.tools
     if _is_null(messages) and _is_null(tools):
         return [b""] * len(line.doc_starts)

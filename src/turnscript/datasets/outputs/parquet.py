@@ -199,7 +199,7 @@ def _broken(path: Path, why: str) -> InvalidInput:
 
 
 def _pyarrow() -> Any:
-    """Imported when first used: it takes a third of a second, and is an extra."""
+    """Return pyarrow, imported when first used: it takes a third of a second, and is an extra."""
     try:
         importlib.import_module("pyarrow.parquet")
         return importlib.import_module("pyarrow")

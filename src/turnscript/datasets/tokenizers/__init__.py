@@ -25,7 +25,7 @@ KNOWN = (WORLD, BYTES, f"{_RWKV}FILE", f"{_HF}FILE")
 
 
 def get_tokenizer(spec: str, *, end: str | None = None) -> Tokenizer:
-    """The tokenizer that `spec` names. `end`: the literal of the token that separates documents, as `?end=` in a spec.
+    """Return the tokenizer that `spec` names. `end`: the literal that separates documents, as `?end=` in a spec.
 
     Raises UnknownName, and InvalidInput for a file that is not what it should be.
     """
@@ -38,7 +38,7 @@ def get_tokenizer(spec: str, *, end: str | None = None) -> Tokenizer:
 
 
 def parts_of(spec: str) -> tuple[str, str]:
-    """What a tokenizer's `spec` says without its additions, and the path in it, empty if it names none."""
+    """Return what a tokenizer's `spec` says without its additions, and the path in it, empty if it names none."""
     base = _split_controls(_split_end(spec)[0])[0]
     return base, base.partition(":")[2]
 
@@ -49,7 +49,7 @@ def _split_end(spec: str) -> tuple[str, str | None]:
 
 
 def _split_controls(base: str) -> tuple[str, str]:
-    """A path may hold a `+` of its own: it means control tokens only where no file is called so."""
+    """Split off the control tokens: a path may hold a `+` of its own, where a file is called so."""
     before, plus, beside = base.partition("+") if base.startswith((WORLD, BYTES)) else base.rpartition("+")
     if not plus or base.startswith(_HF) or not beside.endswith(".json") or Path(base.removeprefix(_RWKV)).exists():
         return base, ""
@@ -63,7 +63,7 @@ def _named_by_path(base: str) -> str:
 
 
 def _stamp(path: str) -> tuple[int, int]:
-    """What changes when a file does, so that a process never goes on with an old one."""
+    """Return what changes when a file does, so that a process never goes on with an old one."""
     try:
         found = Path(path).stat() if path else None
     except OSError:
@@ -73,7 +73,7 @@ def _stamp(path: str) -> tuple[int, int]:
 
 @lru_cache(maxsize=4)
 def _made(spec: str, name: str, beside: str, end: str | None, _stamps: object) -> Tokenizer:
-    """The same spec gives the same tokenizer: one takes a quarter of a second to load."""
+    """Return the tokenizer of a spec, always the same one: it takes a quarter of a second to load."""
     added = read_controls(beside) if beside else Controls()
     kind, _, path = name.partition(":")
     if name == BYTES:
@@ -100,7 +100,7 @@ def _bytes_of(path: str) -> bytes:
 
 
 def digest(*parts: bytes) -> str:
-    """A SHA-256 over several byte strings, each with its length, so that no two sequences are the same."""
+    """Return a SHA-256 over several byte strings, each with its length, so that no two sequences are the same."""
     found = hashlib.sha256()
     for part in parts:
         found.update(len(part).to_bytes(8, "little"))

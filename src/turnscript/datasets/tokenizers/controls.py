@@ -24,7 +24,7 @@ class Controls(Struct, frozen=True, forbid_unknown_fields=True):
     vocabulary: str = ""
 
     def check(self, taken: Mapping[int, object], vocabulary: bytes) -> None:
-        """Whether the ids are free in a vocabulary. Raises InvalidInput with the literal and what to do."""
+        """Check that the ids are free in a vocabulary. Raises InvalidInput with the literal and what to do."""
         found = hashlib.sha256(vocabulary).hexdigest()
         if self.vocabulary and found != self.vocabulary:
             message = "these control tokens were chosen for another vocabulary; choose them again for this one"
@@ -42,7 +42,7 @@ class Controls(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_controls(path: str) -> Controls:
-    """The control tokens that a file declares. Raises InvalidInput with what is wrong in it."""
+    """Return the control tokens that a file declares. Raises InvalidInput with what is wrong in it."""
     try:
         return msgspec.json.decode(Path(path).read_bytes(), type=Controls)
     except OSError as error:
@@ -53,5 +53,5 @@ def read_controls(path: str) -> Controls:
 
 
 def controls_bytes(found: Controls) -> bytes:
-    """The file, the same bytes for the same tokens."""
+    """Return the file, the same bytes for the same tokens."""
     return msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"

@@ -97,7 +97,7 @@ class HuggingFace(Tokenizer):
         self._room = _KEPT
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Each text as ids. Short ones are remembered, because conversations repeat themselves."""
+        """Return each text as ids. Short ones are remembered, because conversations repeat themselves."""
         if multiprocessing.parent_process() is not None:
             os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one worker has one processor
         missing = list(dict.fromkeys(text for text in texts if text not in self._new and text not in self._old))
@@ -140,7 +140,7 @@ class HuggingFace(Tokenizer):
         return found
 
     def _check_whole(self, text: str, ids: Sequence[int]) -> None:
-        """Some models leave out what they have no token for."""
+        """Check that nothing is left out: some models leave out what they have no token for."""
         pieces = self._pieces
         if pieces is not None and sum(len(pieces.get(one, b"")) for one in ids) == len(text.encode()):
             return
@@ -153,7 +153,7 @@ class HuggingFace(Tokenizer):
             raise _unsaid()
 
     def _apart(self, text: str) -> list[int]:
-        """The ids of a text that a vocabulary would read a control token from: cut inside of each."""
+        """Return the ids of a text in which a vocabulary would read control tokens: it is cut inside of each."""
         cuts = [0, *(match.start() + 1 for match in self._split.finditer(text)), len(text)]
         parts = [text[start:end] for start, end in itertools.pairwise(cuts)]
         encoded = self._tokenizer.encode_batch_fast(parts, add_special_tokens=False)
@@ -164,7 +164,7 @@ class HuggingFace(Tokenizer):
         return ids
 
     def ends(self, text: str, ids: Sequence[int]) -> Ends:
-        """From the bytes of each token where they join to the text, else from the offsets that the library tells.
+        """Return the ends by the bytes of each token where they join to the text, else by the library's offsets.
 
         Raises BadRow where the text was changed so that neither tells.
         """
@@ -191,7 +191,7 @@ class HuggingFace(Tokenizer):
         return np.asarray(bytes_at[covered[1:]], np.int64)
 
     def decode(self, ids: Sequence[int]) -> bytes:
-        """The bytes of the tokens, or what the library makes of them where tokens have none of their own."""
+        """Return the bytes of the tokens, or what the library makes of them where tokens have none of their own."""
         if self._pieces is not None:
             pieces = self._pieces
             return b"".join([pieces.get(one, b"") for one in ids if one != self.end])
@@ -199,14 +199,14 @@ class HuggingFace(Tokenizer):
         return text.encode()
 
     def normal(self, text: str) -> str:
-        """The text after the file's normalizer, spaces as such."""
+        """Return the text after the file's normalizer, spaces as such."""
         normalizer = self._tokenizer.normalizer
         found: str = normalizer.normalize_str(text) if normalizer else text
         return found if self._is_byte_level or self._pieces is None else found.replace(_SPACE, " ")
 
 
 def _covers(offsets: Sequence[tuple[int, int]], text: str) -> bool:
-    """Whether tokens leave nothing of a text out but white space, which some models do not tell."""
+    """Return whether tokens leave nothing of a text out but white space, which some models do not tell."""
     at = 0
     for start, end in offsets:
         if text[at:start].strip():
@@ -223,7 +223,7 @@ def _check_pairs(text: str) -> None:
 
 
 def _read(spec: str, file: bytes) -> dict[str, Any]:
-    """A file as data, with the types that are counted on here; those of the rest the library looks at."""
+    """Return a file as data, with the types that are counted on here; those of the rest the library looks at."""
     try:
         declared = json.loads(file)
     except (ValueError, RecursionError) as error:
@@ -252,7 +252,7 @@ def _library(spec: str, declared: dict[str, Any]) -> Any:
 
 
 def ids_of_new(spec: str, declared: dict[str, Any], tags: Sequence[str]) -> dict[str, int]:
-    """The ids that tags get which are added to a file. The library counts them; a word of the vocabulary keeps its own.
+    """Return the ids of tags that are added to a file. The library counts them; a known word keeps its own.
 
     Raises InvalidInput where it would give one that another token has.
     """
@@ -264,7 +264,7 @@ def ids_of_new(spec: str, declared: dict[str, Any], tags: Sequence[str]) -> dict
 
 
 def _check_ids(spec: str, added: Mapping[str, int], vocabulary: Mapping[str, int]) -> None:
-    """Whether the library knows added tokens by the ids of the file. It counts them itself and looks at none of those.
+    """Check that the library knows added tokens by the ids of the file, because it counts them itself.
 
     Which of the two a model was trained with nobody can say here, so a file where they differ is not used.
     """
@@ -301,7 +301,7 @@ def _not_one(spec: str, what: str) -> InvalidInput:
 
 
 def _spaced(declared: dict[str, Any]) -> str:
-    """Before which texts of a prompt the file puts a space."""
+    """Return before which texts of a prompt the file puts a space."""
     found = {""}
     for step in [*_steps(declared.get("normalizer")), *_steps(declared.get("pre_tokenizer"))]:
         always = EACH if step.get("add_prefix_space", True) else ""
@@ -340,7 +340,7 @@ def _without_empty(declared: dict[str, Any]) -> None:
 
 
 def _steps(step: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """The steps of a step that may be a sequence of them."""
+    """Return the steps of a step that may be a sequence of them."""
     if not step:
         return []
     inner = next((step[key] for key in ("normalizers", "pretokenizers", "decoders") if key in step), None)
@@ -348,7 +348,7 @@ def _steps(step: dict[str, Any] | None) -> list[dict[str, Any]]:
 
 
 def _pieces(declared: dict[str, Any], vocabulary: Mapping[str, int]) -> dict[int, bytes] | None:
-    """The bytes of each token, where a token tells them by itself."""
+    """Return the bytes of each token, where a token tells them by itself."""
     added = {token["id"]: token["content"].encode() for token in declared.get("added_tokens") or ()}
     if _is_byte_level(declared):
         alphabet = byte_alphabet()
@@ -382,14 +382,14 @@ def _spelled(token: str, falls_back: bool) -> bytes:
 
 
 def byte_alphabet() -> dict[str, int]:
-    """The characters that stand for bytes in byte-level vocabularies: printable ones for themselves, then others."""
+    """Return the characters that stand for bytes in byte-level vocabularies: printable ones first, then others."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [one for one in range(256) if one not in set(printable)]
     return {chr(one): one for one in printable} | {chr(256 + at): one for at, one in enumerate(others)}
 
 
 def _unknown(declared: dict[str, Any], vocabulary: Mapping[str, int]) -> int | None:
-    """The id for what has no token."""
+    """Return the id for what has no token."""
     model = declared["model"]
     if isinstance(model.get("unk_id"), int):
         return int(model["unk_id"])

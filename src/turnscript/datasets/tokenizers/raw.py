@@ -33,21 +33,21 @@ class RawBytes(Tokenizer):
         self._literals = {number: literal.encode() for literal, number in self.controls.items() if number != self.end}
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The bytes of each text."""
+        """Return the bytes of each text."""
         return [list(utf8_of(text)) for text in texts]
 
     def ends(self, text: str, ids: Sequence[int]) -> Ends:
-        """One byte after the other."""
+        """Return one byte after the other."""
         return np.arange(1, len(ids) + 1, dtype=np.int64)
 
     def decode(self, ids: Sequence[int]) -> bytes:
-        """The bytes, control tokens as their literals."""
+        """Return the bytes, control tokens as their literals."""
         literals = self._literals
         return b"".join([bytes((one,)) if one < END else literals.get(one, b"") for one in ids])
 
 
 def utf8_of(text: str) -> bytes:
-    """A text's UTF-8. Raises BadRow for half of a surrogate pair."""
+    """Return a text's UTF-8. Raises BadRow for half of a surrogate pair."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -55,14 +55,14 @@ def utf8_of(text: str) -> bytes:
 
 
 def half_pair(error: UnicodeEncodeError, path: str = "") -> BadRow:
-    """What is wrong with a text that UTF-8 cannot hold."""
+    """Return what is wrong with a text that UTF-8 cannot hold."""
     found = ascii(error.object[error.start : error.end])
     message = f"a text holds half of a surrogate pair ({found}), which UTF-8 cannot carry; repair it at its source"
     return BadRow(Code.UTF8, message, path=path)
 
 
 def end_of(literal: str, controls: dict[str, int]) -> int:
-    """The id of the token that separates documents. Raises InvalidInput if there is none of that name."""
+    """Return the id of the token that separates documents. Raises InvalidInput if there is none of that name."""
     if literal in controls:
         return controls[literal]
     known = ", ".join(map(repr, itertools.islice(controls, 12))) or "none"

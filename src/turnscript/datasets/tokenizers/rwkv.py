@@ -43,7 +43,7 @@ _PACKAGE, _FILE = "pyrwkv_tokenizer", "rwkv_vocab_v20230424.txt"
 
 
 def world_path() -> str:
-    """Where the World vocabulary is, which comes with the tokenizer's package."""
+    """Return where the World vocabulary is, which comes with the tokenizer's package."""
     found = importlib.util.find_spec(_PACKAGE)
     if found is None or not found.submodule_search_locations:
         message = "the World vocabulary comes with a package that is not installed: pip install 'turnscript[data]'"
@@ -108,11 +108,11 @@ class Rwkv(Tokenizer):
         assert self._encode is not None
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Each text cut into the longest tokens, from its beginning on."""
+        """Return each text cut into the longest tokens, from its beginning on."""
         return list(self.each(texts))
 
     def each(self, texts: Sequence[str]) -> Iterator[list[int]]:
-        """The same, a text at a time: the memory of its ids is still near when it is used again for the next."""
+        """Give the same, a text at a time: the memory of its ids is still near when it is used again for the next."""
         encode = self._encode if self._many(texts) else self._slow
         try:
             yield from map(encode, texts)
@@ -120,18 +120,18 @@ class Rwkv(Tokenizer):
             raise half_pair(error) from None
 
     def _many(self, texts: Sequence[str]) -> bool:
-        """Whether there was so much to cut so far that the fast implementation is worth the time to load it."""
+        """Return whether there was so much to cut so far that the fast implementation is worth the time to load it."""
         if self._few > 0:
             self._few -= sum(map(len, texts))
         return self._few <= 0
 
     def ends(self, text: str, ids: Sequence[int]) -> Ends:
-        """Every id stands for the same bytes wherever it is."""
+        """Return the ends by the sizes: every id stands for the same bytes wherever it is."""
         assert self.lengths is not None
         return self.lengths[np.asarray(ids, np.int64)].cumsum(dtype=np.int64)
 
     def decode(self, ids: Sequence[int]) -> bytes:
-        """The bytes of the tokens."""
+        """Return the bytes of the tokens."""
         texts = self._texts
         return b"".join([texts.get(one, b"") for one in ids])
 
@@ -147,7 +147,7 @@ class LongestMatch:
         self._lengths = {start: tuple(sorted(found, reverse=True)) for start, found in lengths.items()}
 
     def encode(self, text: str) -> list[int]:
-        """A text as ids, in time that grows with its length."""
+        """Return a text as ids, in time that grows with its length."""
         data, ids, lengths, at = utf8_of(text), self._ids, self._lengths, 0
         found: list[int] = []
         while at < len(data):
@@ -161,7 +161,7 @@ class LongestMatch:
 
 
 def _sizes_of(path: str, vocabulary: bytes, *, known: bool) -> dict[int, int]:
-    """How many bytes each token has, by id."""
+    """Return how many bytes each token has, by id."""
     if not known:
         return {number: len(token) for number, token in read_vocabulary(path, vocabulary).items()}
     # Lines are in the order of ids, from 1 on, and end with the size, which has one digit to three.
@@ -174,7 +174,7 @@ def _sizes_of(path: str, vocabulary: bytes, *, known: bool) -> dict[int, int]:
 
 
 def _known_tokens(vocabulary: bytes) -> dict[int, bytes]:
-    """The tokens of the file that is known, which has no faults to look for."""
+    """Return the tokens of the file that is known, which has no faults to look for."""
     literals = _LITERALS.findall(vocabulary)
     tokens = {number: literal[1:-1] for number, literal in enumerate(literals, 1)}
     # Few are more than what stands between their quotes.
@@ -185,7 +185,7 @@ def _known_tokens(vocabulary: bytes) -> dict[int, bytes]:
 
 @lru_cache(maxsize=2)
 def read_vocabulary(path: str, vocabulary: bytes) -> Mapping[int, bytes]:
-    """The tokens of a vocabulary file by id. Raises InvalidInput with the line of the first fault."""
+    """Return the tokens of a vocabulary file by id. Raises InvalidInput with the line of the first fault."""
     tokens: dict[int, bytes] = {}
     known: set[bytes] = set()
     for line, row in enumerate(vocabulary.split(b"\n"), 1):
@@ -230,7 +230,7 @@ def _fault(path: str, line: int, what: str, row: bytes) -> InvalidInput:
 
 
 def _fast(tokens: Mapping[int, bytes]) -> Callable[[str], list[int]] | None:
-    """The fast implementation, if it reads this vocabulary as it is.
+    """Return the fast implementation, if it reads this vocabulary as it is.
 
     It panics at spellings that the World file does not use, so it gets any other vocabulary in that file's spelling.
     """
@@ -251,7 +251,7 @@ def _fast(tokens: Mapping[int, bytes]) -> Callable[[str], list[int]] | None:
 
 @lru_cache(maxsize=1)
 def _world(path: str) -> Any:
-    """The fast implementation of the World vocabulary: made once, because it takes most of the time."""
+    """Return the fast implementation of the World vocabulary: made once, because it takes most of the time."""
     return _loaded(path)
 
 
@@ -263,7 +263,7 @@ def _loaded(path: str) -> Any:
 
 
 def _literal(token: bytes) -> str:
-    """A token as the World file spells it."""
+    """Return a token as the World file spells it."""
     try:
         text = token.decode()
     except UnicodeDecodeError:
