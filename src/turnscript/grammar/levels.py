@@ -16,6 +16,7 @@ from turnscript.grammar.nodes import (
     Sequence,
     children,
     choice,
+    leading_back,
     references,
     sequence,
 )
@@ -32,7 +33,7 @@ def end_levels(rules: Rules) -> None:
     """Replace rules that lead back to themselves by copies that lead on to the next level."""
     own = rules.own()
     follows = {name: [one for one in references(node) if one in own] for name, node in own.items()}
-    returns = _returns(follows)
+    returns = leading_back(follows)
     if not returns or len(returns) > _MOST_RETURNS:
         return
     leading: dict[str, list[str]] = {name: [] for name in own}
@@ -42,28 +43,6 @@ def end_levels(rules: Rules) -> None:
     circle = {name for back in returns for name in _reached(follows, back) & _reached(leading, back)}
     if sum(_size(own[name]) for name in circle) * MOST_LEVELS <= _MOST_NODES:
         _Copies(rules, own, circle, returns).make()
-
-
-def _returns(follows: Mapping[str, list[str]]) -> set[str]:
-    """The rules to which others lead back, so that no circle is without one of them."""
-    found, done = set[str](), set[str]()
-    for root in follows:
-        path: dict[str, list[str]] = {}
-        waiting = [root]
-        while waiting:
-            name = waiting[-1]
-            if name not in path and name not in done:
-                path[name] = list(follows[name])
-            left = path.get(name)
-            if not left:
-                waiting.pop()
-                path.pop(name, None)
-                done.add(name)
-            elif (follower := left.pop()) in path:
-                found.add(follower)
-            elif follower not in done:
-                waiting.append(follower)
-    return found
 
 
 def _reached(follows: Mapping[str, list[str]], start: str) -> set[str]:

@@ -16,6 +16,7 @@ from turnscript.grammar.nodes import (
     Token,
     chars,
     choice,
+    leading_back,
     optional,
     references,
     sequence,
@@ -160,31 +161,14 @@ class Rules:
                 waiting = left
                 break
             waiting = left
-        for name in [*(name for name, _ in waiting), *self._circular()]:
+        for name in [*(name for name, _ in waiting), *sorted(self._circular())]:
             self._rules[name] = self.shared(VALUE)
             self.lose("$", f"a schema that leads back to itself before anything is said; any value is taken ({name})")
 
-    def _circular(self) -> list[str]:
-        """The rules that begin with themselves, which no reader from the left can follow."""
-        first = {name: [one for one in _beginnings(node) if one in self._rules] for name, node in self._rules.items()}
-        found, done = [], set[str]()
-        for root in first:
-            path: dict[str, list[str]] = {}
-            waiting = [root]
-            while waiting:
-                name = waiting[-1]
-                if name not in path and name not in done:
-                    path[name] = list(first[name])
-                left = path.get(name)
-                if not left:
-                    waiting.pop()
-                    path.pop(name, None)
-                    done.add(name)
-                elif (follower := left.pop()) in path:
-                    found.append(follower)
-                elif follower not in done:
-                    waiting.append(follower)
-        return found
+    def _circular(self) -> set[str]:
+        """Return the rules that begin with themselves, which no reader from the left can follow."""
+        rules = self._rules
+        return leading_back({name: [one for one in _beginnings(node) if one in rules] for name, node in rules.items()})
 
 
 _MOST_ROUNDS = 64
