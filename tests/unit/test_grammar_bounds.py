@@ -96,6 +96,29 @@ def test_between_tokens_of_json_is_at_most_one_blank_or_newline() -> None:
         assert not taken(asked, f"{head}{arguments}{tail}"), arguments
 
 
+MAPS: dict[str, tuple[dict[str, Any], int]] = {
+    "any keys": ({"type": "object", "additionalProperties": {"type": "integer"}}, 32),
+    "any keys and values": ({"type": "object"}, 32),
+    "at most so many": ({"type": "object", "additionalProperties": True, "maxProperties": 40}, 40),
+    "behind others": ({"type": "object", "properties": {"a": {}}, "required": ["a"], "additionalProperties": True}, 33),
+}
+
+
+@pytest.mark.parametrize("kind", MAPS)
+@pytest.mark.parametrize("target", ["gbnf", "kbnf", "lark"])
+def test_members_that_no_schema_names_come_to_an_end(kind: str, target: str) -> None:
+    """A model that writes the same keys again and again has done so 32 times then."""
+    schema, most = MAPS[kind]
+    told = ts.get_format("batuta-chatml").answer_grammar(json_of(schema), target=target, bounded=True)
+    free = ts.get_format("batuta-chatml").answer_grammar(json_of(schema))
+    accepted = {"kbnf": accepted_by_kbnf, "lark": accepted_by_llguidance}.get(target)
+    for count in (1, 2, most, most + 1):
+        written = "{" + ",".join(['"a":1', *['"b":1'] * (count - 1)]) + "}"
+        here = matches(read_gbnf(told.text), written) if accepted is None else accepted(told.text, written)
+        assert here == (count <= most), count
+        assert matches(free.rules, written) or "maxProperties" in schema
+
+
 FOLDER = {
     "type": "object",
     "properties": {"name": {"type": "string"}, "in": {"type": "array", "items": {"$ref": "#"}}},

@@ -23,9 +23,9 @@ from turnscript.engine.structures import LONGEST_WORD, StructureMachine, may_be
 from turnscript.engine.table import Payload
 from turnscript.engine.texts import PlainText
 from turnscript.errors import InvalidRequest, InvalidTranscript
-from turnscript.grammar.nodes import EMPTY, Literal, Node, Without, sequence
+from turnscript.grammar.nodes import Literal, Node, Without, sequence
 from turnscript.grammar.respelled import Respelled
-from turnscript.grammar.rules import COMMA, VALUE, separated
+from turnscript.grammar.rules import VALUE
 from turnscript.grammar.schema import Member
 from turnscript.jsontext import compact, is_object, plain, read_object, respace, safe_json_string, text_of
 
@@ -88,17 +88,10 @@ class BracedCall(PlainBody):
     def grammar(self, call: CallRules) -> Node:
         """The prefix, the name, and a member for each of the schema, in its order."""
         spelled = _spelling(call, self.mark)
-        members = call.schema.members()
-        if members is None or members.is_open:
-            one = sequence(KEY, ":", spelled.node(call.rules.shared(VALUE)))
-            known: list[tuple[Node, bool]] = []
-            more: Node = call.rules.add(call.rules.named(call.name, "any"), one)
-        else:
-            known = [(self._argument(call, member, spelled), member.required) for member in members.known]
-            more = EMPTY
-            if members.more is not None:
-                call.lose_more()
-        row = separated(call.rules, known, COMMA, call.name, more)
+        row = call.row(
+            lambda member: self._argument(call, member, spelled),
+            lambda: sequence(KEY, ":", spelled.node(call.rules.shared(VALUE))),
+        )
         return sequence(f"{self.prefix}{self._named(call.name, call.protect, _PLAIN_NAME)}{{", row, "}")
 
     def _argument(self, call: CallRules, member: Member, spelled: Respelled) -> Node:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from msgspec import Struct
 
 from turnscript.conversation import Tool
-from turnscript.grammar.nodes import Node, Reference, Repeat, Token, Without, chars, choice, sequence
-from turnscript.grammar.rules import STRING, VALUE, Rules
-from turnscript.grammar.schema import Member, Schema
+from turnscript.grammar.nodes import EMPTY, Node, Repeat, Token, Without, chars, choice, sequence
+from turnscript.grammar.rules import COMMA, STRING, VALUE, Others, Rules, separated
+from turnscript.grammar.schema import Member, Members, Schema, listed_strings
 
 IDENTIFIER = Token(Repeat(chars("AZ", "az", "09", "_", "-"), 1, 64))
 """An id that a model makes up."""
@@ -37,6 +36,29 @@ class CallRules(Struct, frozen=True):
         """The schema allows members that it does not name, and only those that it names are told."""
         self.rules.lose(f"{self.path}.additionalProperties", "a grammar tells only the parameters that have a name")
 
+    def row(self, argument: Callable[[Member], Node], free: Callable[[], Node]) -> Node:
+        """Return arguments with commas between them: those of the schema in its order, or any where it names none.
+
+        `argument`: how one of the schema is written; `free`: one that no schema names.
+        """
+        members = self.schema.members()
+        others = self.others(members, free)
+        known = [(argument(one), one.required) for one in members.known] if members is not None else []
+        return separated(self.rules, known, COMMA, self.name, others)
+
+    def others(self, members: Members | None, free: Callable[[], Node]) -> Others | None:
+        """Return the arguments that no schema names, where it leaves them all open; None where it names some."""
+        if members is not None and not members.is_open:
+            if members.more is not None:
+                self.lose_more()
+            return None
+        least, most = (0, self.rules.most_others) if members is None else (members.least, members.most)
+        if members is not None and members.more not in (True, {}):
+            self.rules.lose(f"{self.path}.additionalProperties", "a grammar tells them of parameters with a name alone")
+        if members is not None and members.names is not None:
+            self.rules.lose(f"{self.path}.propertyNames", "a grammar tells it of JSON alone")
+        return Others(self.rules.add(self.rules.named(self.name, "any"), free()), least, most)
+
     def parameters(
         self,
         kinds: Mapping[str, str],
@@ -50,10 +72,9 @@ class CallRules(Struct, frozen=True):
         `close`: what ends a value.
         """
         members = self.schema.members()
-        if members is None or members.is_open:
-            return Repeat(self.rules.add(self.rules.named(self.name, "any"), sequence(any_key, self._any(), close)))
-        if members.more is not None:
-            self.lose_more()
+        others = self.others(members, lambda: sequence(any_key, self.rules.shared(VALUE), close))
+        if others is not None or members is None:
+            return EMPTY if others is None else others.behind(EMPTY)
         parts: list[Node] = []
         for member in members.known:
             name = self.rules.named(self.name, member.key)
@@ -61,27 +82,16 @@ class CallRules(Struct, frozen=True):
             parts.append(rule if member.required else Repeat(rule, 0, 1))
         return sequence(*parts)
 
-    def _any(self) -> Reference:
-        return self.rules.shared(VALUE)
-
     def _value(self, member: Member, kinds: Mapping[str, str], close: str) -> Node:
         """A value: as JSON, or a string as its text, which ends where the closing begins."""
         if kinds.get(member.key) != "string":
             return self.schema.member(member)
-        words = _words(member.schema)
+        words = listed_strings(member.schema)
         if words and self.rules.spend(len(words)):
             return choice(*(sequence(self.protect(word)) for word in words))
         self.schema.lose_text(member)
         self.rules.shared(STRING)
         return Without((close.strip(),))
-
-
-def _words(schema: Any) -> list[str]:
-    """The strings that a schema allows, if it lists them."""
-    if not isinstance(schema, dict):
-        return []
-    listed = [schema["const"]] if "const" in schema else schema.get("enum")
-    return [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
 
 
 __all__ = ["IDENTIFIER", "KEY", "NUMBER", "CallRules", "Node"]

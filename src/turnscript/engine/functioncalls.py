@@ -27,9 +27,9 @@ from turnscript.engine.spans import Writer
 from turnscript.engine.structures import LONGEST_WORD, SPACE, StructureMachine, may_be
 from turnscript.engine.table import Payload
 from turnscript.errors import InvalidRequest, InvalidTranscript
-from turnscript.grammar.nodes import EMPTY, Literal, Node, sequence
+from turnscript.grammar.nodes import Literal, Node, sequence
 from turnscript.grammar.respelled import Respelled
-from turnscript.grammar.rules import COMMA, VALUE, separated
+from turnscript.grammar.rules import VALUE
 from turnscript.grammar.schema import Member
 from turnscript.jsontext import is_object, json_string, read_object, respace, safe_json_string, text_of
 
@@ -99,17 +99,10 @@ class FunctionCall(PlainBody):
     def grammar(self, call: CallRules) -> Node:
         """The name, and an argument for each member of the schema, in its order."""
         spelled = Respelled(call.rules, "python", _words)
-        members = call.schema.members()
-        if members is None or members.is_open:
-            one = sequence(KEY, "=", spelled.node(call.rules.shared(VALUE)))
-            known: list[tuple[Node, bool]] = []
-            more: Node = call.rules.add(call.rules.named(call.name, "any"), one)
-        else:
-            known = [(self._argument(call, member, spelled), member.required) for member in members.known]
-            more = EMPTY
-            if members.more is not None:
-                call.lose_more()
-        row = separated(call.rules, known, COMMA, call.name, more)
+        row = call.row(
+            lambda member: self._argument(call, member, spelled),
+            lambda: sequence(KEY, "=", spelled.node(call.rules.shared(VALUE))),
+        )
         return sequence(f"{call.protect(_named(call.name))}(", row, ")")
 
     def _argument(self, call: CallRules, member: Member, spelled: Respelled) -> Node:

@@ -19,8 +19,8 @@ from turnscript.engine.repeats import joined, lose_difference
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.errors import InvalidRequest, InvalidTranscript
-from turnscript.grammar.nodes import EMPTY, Node, sequence
-from turnscript.grammar.rules import COMMA, VALUE, separated
+from turnscript.grammar.nodes import Node, sequence
+from turnscript.grammar.rules import VALUE
 from turnscript.grammar.schema import Member
 from turnscript.jsontext import is_object, json_string, read_object, respace, text_of
 
@@ -64,17 +64,10 @@ class PythonCall(PlainBody):
 
     def grammar(self, call: CallRules) -> Node:
         """An argument for each member of the schema, in its order."""
-        members = call.schema.members()
-        if members is None or members.is_open:
-            one = sequence('"', KEY, '"=', call.rules.shared(VALUE))
-            known: list[tuple[Node, bool]] = []
-            more: Node = call.rules.add(call.rules.named(call.name, "any"), one)
-        else:
-            known = [(self._argument(call, member), member.required) for member in members.known]
-            more = EMPTY
-            if members.more is not None:
-                call.lose_more()
-        return sequence(separated(call.rules, known, COMMA, call.name, more), ")")
+        row = call.row(
+            lambda member: self._argument(call, member), lambda: sequence('"', KEY, '"=', call.rules.shared(VALUE))
+        )
+        return sequence(row, ")")
 
     def _argument(self, call: CallRules, member: Member) -> Node:
         key = call.protect(json_string(member.key))

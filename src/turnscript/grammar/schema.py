@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnscript.grammar.keys import other_keys
 from turnscript.grammar.nodes import (
@@ -35,6 +36,7 @@ from turnscript.grammar.rules import (
     STRING,
     VALUE,
     WS,
+    Others,
     Rules,
     separated,
 )
@@ -48,10 +50,11 @@ _MOST_ALIKE = 32
 _WORDS: Mapping[str, Reference] = {"boolean": BOOLEAN, "null": NULL}
 _OF_VALUES = tuple(dict.fromkeys((*OF_TEXTS, *OF_NUMBERS)))
 _UNTOLD = (
-    *("uniqueItems", "contains", "prefixItems", "patternProperties", "propertyNames", "minProperties"),
-    *("maxProperties", "dependentRequired", "dependentSchemas", "dependencies", "if", "not", "unevaluatedProperties"),
-    *("unevaluatedItems", "additionalItems", "$dynamicRef", "$recursiveRef"),
+    *("uniqueItems", "contains", "patternProperties", "dependentRequired", "dependentSchemas", "dependencies", "if"),
+    *("not", "unevaluatedProperties", "unevaluatedItems", "additionalItems", "$dynamicRef", "$recursiveRef"),
 )
+_OF_MEMBERS = ("propertyNames", "minProperties", "maxProperties")
+"""What is told of objects whose schema says so much that their members are written one by one."""
 _ELSEWHERE = frozenset({"$ref", "const", "enum", "anyOf", "oneOf"})
 """Demands that are told instead of those that a type has."""
 _SHAPING = frozenset({"type", "properties", "required", "items", "enum", "const", "additionalProperties", "$ref"})
@@ -67,10 +70,17 @@ class Member(Struct, frozen=True):
 
 
 class Members(Struct, frozen=True):
-    """What an object may hold. `more`: the schema of other members; None where there are none."""
+    """What an object may hold.
+
+    `more`: the schema of other members; None where there are none. `names`: that of their keys. There are at least
+    `least` and at most `most` of them.
+    """
 
     known: list[Member]
     more: Any | None
+    names: Any = None
+    least: int = 0
+    most: int | None = None
 
     @property
     def is_open(self) -> bool:
@@ -177,6 +187,8 @@ class Schema:
 
     def _told(self, schema: dict[str, Any], path: str) -> Node:
         self._lose(schema, _UNTOLD, path)
+        if not _is_object(schema) or schema.keys() & _ELSEWHERE:
+            self._lose(schema, _OF_MEMBERS, path)
         if not isinstance(schema.get("type"), str | list) or schema.keys() & _ELSEWHERE:
             self._lose(schema, _OF_VALUES, path)
         if isinstance(schema.get("$ref"), str):
@@ -215,7 +227,7 @@ class Schema:
                 return self._rules.shared(OBJECT)
             name = self._rules.named(self._name, "object")
             return self._rules.add(name, self._object(members, self._name))
-        if type_ == "array" or (type_ is None and "items" in schema):
+        if type_ == "array" or (type_ is None and schema.keys() & {"items", "prefixItems"}):
             return self._array(schema, path)
         if type_ is not None:
             self._rules.lose(f"{path}.type", f"{type_!r} is no type that is known here; any value is taken")
@@ -351,11 +363,37 @@ class Schema:
         required = [one for one in schema.get("required") or () if isinstance(one, str)] if _lists(schema) else []
         demanded = frozenset(required)
         known = [Member(key, value, key in demanded, f"{path}.properties.{key}") for key, value in properties.items()]
-        known += [Member(key, True, True, path) for key in dict.fromkeys(required) if key not in properties]
         more = schema.get("additionalProperties")
-        if more is None and not known:
+        if more is None and not known and not required:
             more = True
-        return Members(known, None if more is None or more is False else more)
+        more = None if more is None or more is False else more
+        names, _ = self._resolved(schema.get("propertyNames"), path)
+        listed = listed_strings(names) if more is not None else []
+        value = True if more is None else more
+        others = [key for key in dict.fromkeys([*required, *listed]) if key not in properties]
+        known += [Member(key, value, key in demanded, path) for key in others]
+        return self._counted(Members(known, None if listed else more, names), schema, path)
+
+    def _counted(self, members: Members, schema: dict[str, Any], path: str) -> Members:
+        """Return them with how many others there are. A key that comes twice counts once, which no grammar can tell."""
+        needed, named = sum(member.required for member in members.known), len(members.known)
+        least, most = length(schema.get("minProperties")) or 0, length(schema.get("maxProperties"))
+        fixed, others = needed == named, members.more is not None
+        if least > needed + (fixed and others):
+            self._lose(schema, ("minProperties",), path)
+        if most is not None and not (needed <= most <= MOST_TIMES if fixed and others else most >= named):
+            self._lose(schema, ("maxProperties",), path)
+        if not others:
+            return members
+        if members.known and members.names is not None:
+            self._lose(schema, ("propertyNames",), path)
+        fewest = min(max(least - needed, 0), MOST_TIMES) if fixed else 0
+        bound = self._rules.most_others
+        if most is not None and needed <= most <= MOST_TIMES:
+            bound = most - needed
+        if bound is not None and (bound < fewest or not self._rules.count(bound)):
+            bound = None
+        return replace(members, least=fewest, most=bound)
 
     def _object(self, members: Members, name: str) -> Node:
         """An object: the members that the schema names in their order, then others if it allows them."""
@@ -370,44 +408,53 @@ class Schema:
             key = self._protect(json_text(member.key))
             node = sequence(key, WS, ":", WS, self._inside(member.schema, member.path))
             rows.append((self._rules.add(label, node), member.required))
-        row = separated(self._rules, rows, COMMA, name, self._more(members, name))
+        row = separated(self._rules, rows, COMMA, name, self._others(members, name))
         return sequence("{", WS, row, WS, "}") if row != EMPTY else sequence("{", WS, "}")
 
-    def _more(self, members: Members, name: str) -> Node:
+    def _others(self, members: Members, name: str) -> Others | None:
         """Members that the schema does not name."""
-        if members.more is None:
-            return EMPTY
+        if members.more is None or members.most == 0:
+            return None
         known = [member.key for member in members.known]
         room = self._rules.spend(sum(map(len, known)))
-        key = self._rules.shared(STRING) if not known else other_keys(known) if room else None
+        if known:
+            key = other_keys(known) if room else None
+        elif isinstance(members.names, dict):
+            key = self._inside({**members.names, "type": "string"}, f"{self._path}.propertyNames")
+        else:
+            key = self._rules.shared(STRING)
         if key is None:
             self._rules.lose(self._path, "other members than those that are named are too many to tell")
-            return EMPTY
+            return None
         label = self._rules.named(name, "more")
-        return self._rules.add(label, sequence(key, WS, ":", WS, self._inside(members.more, self._path)))
+        node = sequence(key, WS, ":", WS, self._inside(members.more, self._path))
+        return Others(self._rules.add(label, node), members.least, members.most)
 
     def _array(self, schema: dict[str, Any], path: str) -> Node:
         items = schema.get("items")
         least, most = length(schema.get("minItems")) or 0, length(schema.get("maxItems"))
+        first = schema["prefixItems"] if isinstance(schema.get("prefixItems"), list) else []
+        if items is False:
+            most = min(len(first), len(first) if most is None else most)
         if most is not None and most < least:
             self._rules.lose(path, "there can be no such array; a longer one is taken")
             most = None
         if least > MOST_TIMES or (most or 0) > MOST_TIMES:
             self._rules.lose(path, f"items are counted up to {MOST_TIMES}")
             least, most = min(least, MOST_TIMES), None if (most or 0) > MOST_TIMES else most
-        if "prefixItems" in schema:  # which comes first, its own losses tell
-            items = None
-        if not isinstance(items, dict) and not least and most is None:
+        if not isinstance(items, dict) and not first and not least and most is None:
             return self._rules.shared(ARRAY)
-        item = self._inside(items if isinstance(items, dict) else True, path + ".items")
-        if not isinstance(item, Reference | Literal):
-            item = self._rules.add(self._rules.named(self._name, "item"), item)
         if most == 0:
             return sequence("[", WS, "]")
-        again = Repeat(sequence(COMMA, item), max(least - 1, 0), None if most is None else most - 1)
-        row = sequence(item, again) if again.most != 0 else item
-        node = sequence("[", WS, row if least else optional(row), WS, "]")
-        return self._rules.add(self._rules.named(self._name, "array"), node)
+        named = [self._item(one, f"{path}.prefixItems[{at}]") for at, one in enumerate(first[:most])]
+        item = self._item(items if isinstance(items, dict) else True, path + ".items") if most != len(named) else EMPTY
+        return self._rules.add(self._rules.named(self._name, "array"), _listed(named, item, least, most))
+
+    def _item(self, schema: Any, path: str) -> Node:
+        item = self._inside(schema, path)
+        if isinstance(item, Reference | Literal):
+            return item
+        return self._rules.add(self._rules.named(self._name, "item"), item)
 
     def _inside(self, schema: Any, path: str) -> Node:
         """A schema behind something: whatever is open may begin again there."""
@@ -417,11 +464,32 @@ class Schema:
         return node
 
 
+def _listed(first: list[Node], item: Node, least: int, most: int | None) -> Node:
+    """Return an array of the `first` items and then of others, at least and at most so many of all."""
+    first = first or [item]
+    size = len(first)
+    row: Node = EMPTY
+    if most is None or most > size:
+        row = Repeat(sequence(COMMA, item), max(least - size, 0), None if most is None else most - size)
+    for at in reversed(range(size)):
+        row = sequence(COMMA if at else EMPTY, first[at], row)
+        row = row if at < least else optional(row)
+    return sequence("[", WS, row, WS, "]")
+
+
 _MOST_TYPES = 7
 _LONGEST_INDEX = 9
 _MOST_MERGED = 8
-_OF_OBJECTS = ("properties", "required", "additionalProperties")
+_OF_OBJECTS = ("properties", "required", "additionalProperties", *_OF_MEMBERS)
 _REMARKS = frozenset({"title", "description", "$schema", "$id", "$comment", "default", "examples", "deprecated"})
+
+
+def listed_strings(schema: Any) -> list[str]:
+    """Return the strings that a schema allows, if it lists them."""
+    if not isinstance(schema, dict):
+        return []
+    listed = [schema["const"]] if "const" in schema else schema.get("enum")
+    return [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
 
 
 def _weight(schema: dict[str, Any]) -> int:
@@ -452,9 +520,7 @@ def _lists(schema: dict[str, Any]) -> bool:
 def _is_object(schema: dict[str, Any]) -> bool:
     """Whether a schema says something of an object's members."""
     said = schema.get("type") in (None, "object") or (isinstance(schema["type"], list) and "object" in schema["type"])
-    return said and any(
-        schema.get(word) not in (None, [], {}) for word in ("properties", "required", "additionalProperties")
-    )
+    return said and any(schema.get(word) not in (None, [], {}) for word in _OF_OBJECTS)
 
 
 def _is_alternative(schema: Any) -> bool:
