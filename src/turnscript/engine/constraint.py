@@ -40,7 +40,7 @@ from turnscript.grammar.notations import writer_of
 from turnscript.grammar.rest import behind
 from turnscript.grammar.rules import OBJECT, Rules
 from turnscript.grammar.schema import Schema, read_schema
-from turnscript.jsontext import Json, plain
+from turnscript.jsontext import Json, plain, text_of
 from turnscript.losses import Loss
 
 
@@ -49,7 +49,8 @@ class Constraint(Struct, frozen=True):
 
     `notation`: that of `text`. `rules`: the same as values. `losses`: what of the schemas is not in it, and has to be
     checked afterwards. `trigger`: the words with which calls begin, empty where those are a tool's name. `lazy`: the
-    model is free to write a text, and the grammar is for what it writes from the trigger on.
+    model is free to write a text, and the grammar is for what it writes from the trigger on. `bare`: all that it may
+    write is JSON under the schema of the answer, which is written here as everywhere.
     """
 
     notation: str
@@ -58,6 +59,7 @@ class Constraint(Struct, frozen=True):
     losses: list[Loss]
     trigger: str = ""
     lazy: bool = False
+    bare: bool = False
 
 
 class Demand(Struct, frozen=True):
@@ -114,12 +116,13 @@ class Told(Struct, frozen=True):
     grammar: Grammar
     losses: list[Loss]
     trigger: str = ""
-
     lazy: bool = False
+    bare: bool = False
 
     def written(self, notation: str, write: Callable[[Grammar], str]) -> Constraint:
         """The same in a notation, by what writes it."""
-        return Constraint(notation, write(self.grammar), self.grammar, self.losses, self.trigger, self.lazy)
+        text = write(self.grammar)
+        return Constraint(notation, text, self.grammar, self.losses, self.trigger, self.lazy, self.bare)
 
 
 def told(document: Document, demand: Demand, bounded: bool = True) -> Told:
@@ -146,9 +149,10 @@ def told_behind(document: Document, demand: Demand, written: str, missing: str, 
         rest = behind(made.whole(thoughts=False), written.removeprefix(opened))
     if rest is None:
         raise Unsupported("a grammar", "an answer that goes on from a text", "a text that was begun has no grammar")
+    told_ = made.told(rest)
     if missing and not written:
-        rest = Grammar(sequence(optional(Literal(missing)), rest.start), rest.rules)
-    return made.told(rest)
+        return replace(told_, grammar=Grammar(sequence(optional(Literal(missing)), rest.start), rest.rules))
+    return told_
 
 
 def constraint_behind(
@@ -205,11 +209,19 @@ class _Turn:
         self.rules = Rules(bounded)
         self._kinds: list[str] = []
         self._trigger = ""
+        self._value: Node | None = None
         self.ways = self._ways()
 
     def told(self, grammar: Grammar) -> Told:
         """What is known of a grammar of this turn."""
-        return Told(grammar, self.rules.losses, self._trigger, self._demand.lazy)
+        return Told(grammar, self.rules.losses, self._trigger, self._demand.lazy, self._is_bare(grammar.start))
+
+    def _is_bare(self, start: Node) -> bool:
+        """Return whether nothing but the answer's JSON is left, before which white space may be left out."""
+        place, shape = self._layout.places[self._document.generation.kind], self._demand.shape
+        if self._value is None or shape is None or place.escape.holds(text_of(shape)):
+            return False
+        return start in (self._value, sequence(optional(Literal(place.lead)), self._value))
 
     def whole(self, thoughts: bool) -> Grammar:
         """The turn behind its opening, with a thought before it if there may be one."""
@@ -245,6 +257,7 @@ class _Turn:
             if isinstance(schema, dict)
             else self.rules.shared(OBJECT)
         )
+        self._value = value
         return sequence(f"{place.open}{place.head_end}", value)
 
     def _calls(self) -> Node:

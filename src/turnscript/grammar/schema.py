@@ -235,7 +235,7 @@ class Schema:
 
     def _words(self, values: list[Any], schema: dict[str, Any], path: str) -> Node:
         """Values as they stand in the schema, those of its type."""
-        fitting = [one for one in values if _is_of(one, schema.get("type"))]
+        fitting = [one for one in values if is_of_type(one, schema.get("type"))]
         if not fitting or not self._rules.spend(len(fitting)):
             self._rules.lose(path, "the values that are allowed are too many for a grammar, or none")
             return self._rules.shared(VALUE)
@@ -439,9 +439,10 @@ class Schema:
         if most is not None and most < least:
             self._rules.lose(path, "there can be no such array; a longer one is taken")
             most = None
-        if least > MOST_TIMES or (most or 0) > MOST_TIMES:
-            self._rules.lose(path, f"items are counted up to {MOST_TIMES}")
-            least, most = min(least, MOST_TIMES), None if (most or 0) > MOST_TIMES else most
+        for word, count in (("minItems", least), ("maxItems", most or 0)):
+            if count > MOST_TIMES:
+                self._rules.lose(f"{path}.{word}", f"items are counted up to {MOST_TIMES}")
+        least, most = min(least, MOST_TIMES), None if (most or 0) > MOST_TIMES else most
         if not isinstance(items, dict) and not first and not least and most is None:
             return self._rules.shared(ARRAY)
         if most == 0:
@@ -540,10 +541,10 @@ def _begins_object(rules: Rules, node: Node, depth: int) -> bool:
     return isinstance(first, Literal) and first.text.startswith("{")
 
 
-def _is_of(value: Any, types: Any) -> bool:
-    """Whether a value is of a type, or of one of several."""
+def is_of_type(value: Any, types: Any) -> bool:
+    """Return whether a value is of a type, or of one of several."""
     if isinstance(types, list):
-        return any(_is_of(value, one) for one in types if not isinstance(one, list))
+        return any(is_of_type(value, one) for one in types if not isinstance(one, list))
     if types == "integer":
         return type(value) is int or (type(value) is float and value.is_integer())
     if types == "number":
