@@ -197,6 +197,21 @@ def test_what_is_not_told_is_a_loss(path: str) -> None:
     assert path in [loss.path for loss in told(LOST[path]).losses]
 
 
+@pytest.mark.parametrize("name", ["batuta-chatml", "qwen3-coder", "gemma4", "lfm2", "minimax-m3"])
+def test_what_arguments_demand_as_a_whole_is_a_loss(name: str) -> None:
+    """Once, in whichever shape of a call."""
+    demands: dict[str, Any] = {"not": {"required": ["a"]}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
+    schema = {**members(a={"type": "integer"}, b={"type": "integer"}), **demands}
+    other = {"type": "object", "patternProperties": {"^a": {"type": "integer"}}}
+    tools = [ts.Tool(name=f"f{at}", parameters=json_of(one)) for at, one in enumerate((schema, other))]
+    lost = [loss.path for loss in ts.get_format(name).grammar(tools).losses]
+    expected = ["[0].parameters.not", "[0].parameters.anyOf", "[1].parameters.patternProperties"]
+    assert lost == [f"$.tools{path}" for path in expected]
+    either = {"anyOf": [members(a={"type": "integer"}), members(b={"type": "integer"})]}
+    made = ts.get_format(name).grammar([ts.Tool(name="f", parameters=json_of(either))])
+    assert [loss.path for loss in made.losses] == ["$.tools[0].parameters.anyOf"] * (name != "batuta-chatml")
+
+
 CIRCLES = [
     {"$ref": "#"},
     {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},

@@ -52,6 +52,7 @@ class CallRules(Struct, frozen=True):
             if members.more is not None:
                 self.lose_more()
             return None
+        self.schema.lose_alternatives()
         least, most = (0, self.rules.most_others) if members is None else (members.least, members.most)
         if members is not None and members.more not in (True, {}):
             self.rules.lose(f"{self.path}.additionalProperties", "a grammar tells them of parameters with a name alone")

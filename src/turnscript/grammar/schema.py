@@ -55,6 +55,8 @@ _UNTOLD = (
 )
 _OF_MEMBERS = ("propertyNames", "minProperties", "maxProperties")
 """What is told of objects whose schema says so much that their members are written one by one."""
+_BESIDE = (*_UNTOLD, "anyOf", "oneOf")
+"""What is not told of arguments, which are an object's members one by one."""
 _ELSEWHERE = frozenset({"$ref", "const", "enum", "anyOf", "oneOf"})
 """Demands that are told instead of those that a type has."""
 _SHAPING = frozenset({"type", "properties", "required", "items", "enum", "const", "additionalProperties", "$ref"})
@@ -147,7 +149,16 @@ class Schema:
     def members(self) -> Members | None:
         """The members of the schema, None where it says nothing of them."""
         schema, path = self._resolved(self._root, self._path)
-        return self._members_of(schema, path) if isinstance(schema, dict) and _is_object(schema) else None
+        if not isinstance(schema, dict):
+            return None
+        if _is_object(schema) or not _is_alternative(schema):
+            self._lose(schema, _BESIDE, path)
+        return self._members_of(schema, path) if _is_object(schema) else None
+
+    def lose_alternatives(self) -> None:
+        """Book alternatives for the whole, where arguments are written one by one and none of them is told."""
+        if _is_alternative(self._root):
+            self._lose(self._root, _BESIDE, self._path)
 
     def is_fixed(self) -> bool:
         """Tell whether only one object is valid: one without members, or with one value for each."""
