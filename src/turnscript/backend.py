@@ -26,6 +26,7 @@ from turnscript.errors import Unsupported, UpstreamError
 from turnscript.jsontext import Json
 from turnscript.listed import read_models
 from turnscript.logprobs import TokenLogprob, TokenReader
+from turnscript.losses import Loss
 from turnscript.refused import refusal
 
 
@@ -34,7 +35,8 @@ class Completion(Struct, frozen=True, kw_only=True, gc=False):
 
     `prompt`: text, or token ids where the gateway has made them. `suffix`: the text behind the hole, where the server
     itself fills in. `visible`: control tokens whose text must be in the answer, `slot`: the place in the server that
-    holds this conversation, `state`: a saved state's name, `grammar`: in the server's notation, `owner`: whose it is.
+    holds this conversation, `state`: a saved state's name, `grammar`: in the server's notation, `owner`: whose it is,
+    `schema`: what all of the answer is JSON under, in place of a grammar.
     """
 
     prompt: str | Sequence[int]
@@ -49,6 +51,7 @@ class Completion(Struct, frozen=True, kw_only=True, gc=False):
     state: str | None = None
     grammar: str | None = None
     owner: str | None = None
+    schema: Json | None = None
     echo: bool = False
 
 
@@ -188,6 +191,11 @@ class Backend(ABC):
     @abstractmethod
     def call(self, ask: Completion) -> HttpCall:
         """The request for a completion. Raises Unsupported for what the server cannot be asked."""
+
+    def left_of(self, schema: Json, losses: Sequence[Loss]) -> list[Loss] | None:
+        """Return which of a grammar's losses are left where the server is sent the schema instead. None where it is not
+        to be sent, because the grammar holds as much of it, or more."""
+        return None
 
     @abstractmethod
     def reader(self, ask: Completion) -> AnswerReader:

@@ -190,6 +190,85 @@ def test_what_a_grammar_does_not_tell_is_checked_and_said(llama: Stage) -> None:
     assert "not a multiple of 5" in report
 
 
+MANY: dict[str, Any] = {"type": "array", "items": {"enum": [1, 2]}, "minItems": 101, "maxItems": 102}
+LONG = ts.ResponseFormat("json_schema", name="long", schema=json_of(MANY))
+
+
+@pytest.mark.parametrize("api", CHATS, ids=named)
+def test_a_schema_that_a_server_holds_better_is_passed_on(api: Api, llama: Stage) -> None:
+    """No grammar of ours counts so far, and that is no loss then."""
+    llama.play(written(json.dumps([1] * 101)))
+    told = llama.post(api, request_of(api, format_=LONG))
+    assert (200, "0") == (told.status, told.headers["x-turnscript-losses"])
+    (asked,) = asked_of(llama)
+    assert (MANY, False) == (asked["json_schema"], "grammar" in asked)
+
+
+def test_a_real_server_holds_a_schema_that_is_passed_on(llamacpp: str) -> None:
+    config = Config.for_backend(llamacpp, "batuta-chatml", kind="llamacpp")
+    with Running(config) as gateway, openai_sdk(gateway.url, timeout=60) as client:
+        shape: Any = {"type": "json_schema", "json_schema": {"name": "many", "schema": MANY, "strict": True}}
+        told = client.chat.completions.create(
+            model="m", messages=ASK, response_format=shape, seed=2, max_tokens=1700, temperature=0.3
+        )
+    assert told.choices[0].finish_reason == "stop"
+    jsonschema_rs.validate(MANY, json.loads(told.choices[0].message.content or ""))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_server_that_refuses_a_schema_is_sent_a_grammar(llama: Stage, stream: bool) -> None:
+    """And is asked without one only where it refuses that, too."""
+    for refusals, members in ((1, ["json_schema", "grammar"]), (2, ["json_schema", "grammar", ""])):
+        llama.play(*[REFUSES] * refusals, written("[1]"))
+        body = json.loads(request_of(CHATS[0], format_=LONG)) | ({"stream": True} if stream else {})
+        told = llama.post(CHATS[0], json.dumps(body).encode())
+        assert told.status == 200
+        asked = asked_of(llama)
+        assert members == ["".join(one.keys() & {"json_schema", "grammar"}) for one in asked]
+        report = llama.client.get(told.headers["x-turnscript-report"]).text
+        assert ("no grammar tells minItems and 1 more" in report, "refused the grammar (" in report) == (
+            True,
+            refusals > 1,
+        )
+
+
+NOT_PASSED_ON: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "a grammar holds it": ("qwen3", TRIP, {}),
+    "nobody holds it": ("qwen3", {"type": "string", "pattern": "x", "maxLength": 1500}, {}),
+    "only the grammar holds a part": (
+        "qwen3",
+        {"type": "array", "items": {"type": "number", "minimum": 0}, "maxItems": 300},
+        {},
+    ),
+    "too many characters": ("qwen3", {"type": "array", "items": MANY, "minItems": 2_001}, {}),
+    "there may be calls": ("qwen3", MANY, {"tools": True}),
+    "there may be a thought": ("qwen3", MANY, {"effort": "high"}),
+    "there is an opening": ("harmony", MANY, {}),
+    "a tag is written otherwise": ("qwen3", {**MANY, "items": {"enum": ["<think>"]}}, {}),
+}
+
+
+@pytest.mark.parametrize("case", NOT_PASSED_ON)
+def test_other_schemas_are_told_as_grammars(case: str) -> None:
+    name, schema, settings = NOT_PASSED_ON[case]
+    shape = ts.ResponseFormat("json_schema", name="n", schema=json_of(schema))
+    choice = ts.ToolChoice("auto") if settings.pop("tools", False) else None
+    body = body_by(prompt_of(name, choice, response_format=shape, **settings), LLAMA)
+    assert ("json_schema" in body, "grammar" in body) == (False, True)
+    passed = body_by(prompt_of(name, None, response_format=LONG), LLAMA)
+    assert ("json_schema" in passed) == (name != "harmony")
+
+
+def test_what_is_left_of_a_schema_is_told_as_a_grammar() -> None:
+    found = held_by(prompt_of("batuta-chatml", None, response_format=LONG), LLAMA)
+    assert found is not None
+    ask = found.ask(Completion(prompt="", max_tokens=9))
+    assert (ask.schema, ask.grammar) == (LONG.schema, None)
+    rest = found.ask(ask, "[1,")
+    assert rest.schema is None
+    assert rest.grammar
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_server_that_refuses_a_grammar_is_asked_without_it(llama: Stage, stream: bool) -> None:
     """Once, before its first byte; the client is told and the metric counts it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import httpx2
 import jsonschema_rs
@@ -13,6 +14,7 @@ from tests.conformance.test_grammar_laws import NAMES, prompts
 from tests.every import every
 from tests.gateway.stage import NO_TLS
 from tools.real.schemas import CASES, SchemaCase
+from turnscript.backends.llamacpp import LlamaCpp
 from turnscript.grammar.rest import behind, matches
 from turnscript.jsontext import json_of
 
@@ -33,6 +35,48 @@ def test_what_llama_cpp_writes_is_of_the_rules(name: str, llamacpp: str) -> None
                 assert matches(told.rules, content), (told.text, content)
             else:
                 assert behind(told.rules, content) is not None, (told.text, content)
+
+
+MANY: dict[str, Any] = {"type": "array", "items": {"enum": [1, 2]}, "minItems": 101, "maxItems": 103}
+RECORD: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "list": {"type": "array", "items": {"$ref": "#/$defs/one"}, "minItems": 101, "maxItems": 102},
+        "day": {"type": "string", "format": "time"},
+        "n": {"type": "integer", "minimum": 1, "exclusiveMaximum": 5},
+        "x": {"anyOf": [{"type": "null"}, {"const": 3, "type": "integer"}]},
+    },
+    "required": ["list", "n"],
+    "additionalProperties": False,
+    "$defs": {"one": {"type": "boolean"}},
+}
+PASSED_ON: dict[str, dict[str, Any]] = {
+    "a long list": MANY,
+    "a long text": {"type": "string", "minLength": 1001, "maxLength": 1003},
+    "a draft": {"$schema": "http://json-schema.org/draft-07/schema#", "title": "Many", **MANY},
+    "a later draft": {"$schema": "https://json-schema.org/draft/2020-12/schema", **MANY},
+    "a record": RECORD,
+}
+
+
+@pytest.mark.parametrize("kind", PASSED_ON)
+def test_what_llama_cpp_writes_by_a_schema_of_its_own_is_valid(kind: str, llamacpp: str) -> None:
+    """Schemas of which our grammar loses something that llama.cpp holds: each of their words is held there."""
+    schema = PASSED_ON[kind]
+    told = ts.get_format("batuta-chatml").answer_grammar(json_of(schema), bounded=True)
+    assert told.losses
+    assert LlamaCpp().left_of(json_of(schema), told.losses) == []
+    judge = jsonschema_rs.validator_for(schema)
+    ended = 0
+    with httpx2.Client(base_url=llamacpp, verify=NO_TLS, timeout=60) as client:
+        for seed in range(3):
+            ask = {"prompt": "Go.", "json_schema": schema, "n_predict": 1900, "seed": seed, "temperature": 0.7}
+            answer = client.post("/completion", json=ask).json()
+            assert "content" in answer, answer
+            if answer["stop_type"] == "eos" and "\ufffd" not in answer["content"]:
+                ended += 1
+                assert judge.is_valid(json.loads(answer["content"])), answer["content"]
+    assert ended
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])

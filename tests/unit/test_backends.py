@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 from turnscript import registry
 from turnscript.backend import Backend, Completion, Facts, HttpCall, Piece
@@ -69,10 +70,15 @@ def test_a_lone_surrogate_does_not_stop_a_request(backend: Backend) -> None:
 
 
 @EACH
-@pytest.mark.parametrize("member", ["suffix", "state", "grammar", "echo"])
+@pytest.mark.parametrize("member", ["suffix", "state", "grammar", "schema", "echo"])
 def test_what_a_server_cannot_do_is_refused_and_not_left_out(backend: Backend, member: str) -> None:
-    can = {"grammar": bool(backend.grammars), "suffix": backend.fills, "echo": backend is COMPLETIONS}
-    said: dict[str, Any] = {member: True if member == "echo" else "some text"}
+    can = {
+        "grammar": bool(backend.grammars),
+        "schema": backend is LLAMA,
+        "suffix": backend.fills,
+        "echo": backend is COMPLETIONS,
+    }
+    said: dict[str, Any] = {member: {"echo": True, "schema": Raw(b"{}")}.get(member, "some text")}
     asked = ask(**said)
     if can.get(member):
         assert body(backend.call(asked)) != body(backend.call(ask()))

@@ -81,6 +81,28 @@ def test_a_call_that_can_be_only_one_never_follows_itself() -> None:
     assert not taken(alone, "\n".join([a, a]))
 
 
+SET: dict[str, Any] = {
+    "type": "object",
+    "properties": {"on": {"type": "boolean"}, "room": {"enum": ["hall", "attic"], "description": "Which"}},
+    "required": ["on"],
+    "additionalProperties": False,
+}
+
+
+def test_none_of_few_calls_follows_itself() -> None:
+    """However its white space is written. Where there are more than eight, they are as free as others."""
+    on, off, hall = call("set", on=True), call("set", on=False), call("set", on=True, room="hall")
+    asked = prompt([tool("set", SET), tool("c")])
+    for row in ([on, off, on, off], [on, hall, on], [call("c", city="a")] * 4, [hall]):
+        assert taken(asked, "\n".join(row)), row
+    spaced = hall.replace(", ", ",")
+    for row in ([on, on], [off, hall, hall], [hall, spaced], [call("set", on=True, room="cellar")]):
+        assert not taken(asked, "\n".join(row)), row
+    assert not taken(asked, call("set", room="hall"))
+    many = {**SET, "properties": {**SET["properties"], "room": {"enum": ["a", "b", "c", "d"]}}}
+    assert taken(prompt([tool("set", many)]), "\n".join([on, on]))
+
+
 def test_between_tokens_of_json_is_at_most_one_blank_or_newline() -> None:
     asked = prompt([tool("f")], parallel_tool_calls=False)
     head, tail = '<tool_call>\n{"name": "f", "arguments": ', "}\n</tool_call>"
@@ -94,6 +116,29 @@ def test_between_tokens_of_json_is_at_most_one_blank_or_newline() -> None:
         '{"city":"a", "city":"b"}',
     ):
         assert not taken(asked, f"{head}{arguments}{tail}"), arguments
+
+
+MAPS: dict[str, tuple[dict[str, Any], int]] = {
+    "any keys": ({"type": "object", "additionalProperties": {"type": "integer"}}, 32),
+    "any keys and values": ({"type": "object"}, 32),
+    "at most so many": ({"type": "object", "additionalProperties": True, "maxProperties": 40}, 40),
+    "behind others": ({"type": "object", "properties": {"a": {}}, "required": ["a"], "additionalProperties": True}, 33),
+}
+
+
+@pytest.mark.parametrize("kind", MAPS)
+@pytest.mark.parametrize("target", ["gbnf", "kbnf", "lark"])
+def test_members_that_no_schema_names_come_to_an_end(kind: str, target: str) -> None:
+    """A model that writes the same keys again and again has done so 32 times then."""
+    schema, most = MAPS[kind]
+    told = ts.get_format("batuta-chatml").answer_grammar(json_of(schema), target=target, bounded=True)
+    free = ts.get_format("batuta-chatml").answer_grammar(json_of(schema))
+    accepted = {"kbnf": accepted_by_kbnf, "lark": accepted_by_llguidance}.get(target)
+    for count in (1, 2, most, most + 1):
+        written = "{" + ",".join(['"a":1', *['"b":1'] * (count - 1)]) + "}"
+        here = matches(read_gbnf(told.text), written) if accepted is None else accepted(told.text, written)
+        assert here == (count <= most), count
+        assert matches(free.rules, written) or "maxProperties" in schema
 
 
 FOLDER = {

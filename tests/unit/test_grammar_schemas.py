@@ -69,6 +69,55 @@ ALLOWED: list[tuple[str, Any, list[str], list[str]]] = [
         ['{"b":[1]}', '{"a":null,"b":{}}'],
         ['{"a":1}'],
     ),
+    (
+        "counted members",
+        {"type": "object", "additionalProperties": {"type": "null"}, "minProperties": 1, "maxProperties": 2},
+        ['{"a":null}', '{"a":null,"b":null}'],
+        ["{}", '{"a":null,"b":null,"c":null}'],
+    ),
+    (
+        "counted members behind others",
+        {**members(a={"const": 1}), "required": ["a"], "additionalProperties": {"const": 2}, "maxProperties": 2},
+        ['{"a":1}', '{"a":1,"b":2}'],
+        ["{}", '{"a":1,"b":2,"c":2}'],
+    ),
+    ("no members", {"type": "object", "maxProperties": 0}, ["{}"], ['{"a":1}']),
+    (
+        "listed names",
+        {"type": "object", "propertyNames": {"enum": ["a", "b"]}, "additionalProperties": {"type": "integer"}},
+        ["{}", '{"a":1}', '{"b":1}', '{"a":1,"b":2}'],
+        ['{"c":1}', '{"a":1,"a":2}', '{"a":null}'],
+    ),
+    (
+        "names of a pattern",
+        {"type": "object", "propertyNames": {"pattern": "^[a-z]{2}$"}, "additionalProperties": {"type": "integer"}},
+        ["{}", '{"ab":1,"cd":2}'],
+        ['{"a":1}', '{"ab":null}'],
+    ),
+    (
+        "required and of the others",
+        {"type": "object", "required": ["x"], "additionalProperties": {"type": "null"}},
+        ['{"x":null}', '{"x":null,"y":null}'],
+        ["{}", '{"x":1}'],
+    ),
+    (
+        "tuple",
+        {"type": "array", "prefixItems": [{"const": 1}, {"const": 2}], "minItems": 2, "maxItems": 2},
+        ["[1,2]"],
+        ["[1]", "[2,1]", "[1,2,3]"],
+    ),
+    (
+        "tuple with more behind it",
+        {"prefixItems": [{"const": 1}, {"const": 2}], "items": {"const": 3}, "minItems": 1, "maxItems": 4},
+        ["[1]", "[1,2]", "[1,2,3]", "[1,2,3,3]"],
+        ["[]", "[2]", "[1,3]", "[1,2,2]", "[1,2,3,3,3]"],
+    ),
+    (
+        "tuple and nothing more",
+        {"type": "array", "prefixItems": [{"const": 1}, {"const": 2}], "items": False},
+        ["[]", "[1]", "[1,2]"],
+        ["[1,2,1]", "[2]"],
+    ),
     ("required and unnamed", {"type": "object", "required": ["x"]}, ['{"x":[]}'], ["{}"]),
     ("array", {"type": "array", "items": {"type": "integer"}}, ["[]", "[1]", "[ 1 , 2 ]"], ["[1,]", '["a"]', "[1 2]"]),
     (
@@ -130,6 +179,10 @@ LOST = {
     "$.schema.properties.b.maxLength": members(b={"type": "string", "maxLength": 1_000_000}),
     "$.schema.properties.b.minLength": members(b={"type": "string", "minLength": 4, "pattern": "^x*$"}),
     "$.schema.properties.b.format": members(b={"type": "string", "format": "email"}),
+    "$.schema.minProperties": {"type": "object", "minProperties": 2},
+    "$.schema.maxProperties": {**members(a={}, b={}), "maxProperties": 1},
+    "$.schema.propertyNames": {**members(a={}), "additionalProperties": True, "propertyNames": {"maxLength": 3}},
+    "$.schema.propertyNames.pattern": {"type": "object", "propertyNames": {"pattern": "x"}},
     "$.schema.maximum": {"type": "integer", "minimum": 3, "maximum": 2},
     "$.schema.oneOf": {"oneOf": [{"type": "integer"}, {"type": "number"}]},
     "$.schema.anyOf": {**members(a={}), "anyOf": [{"required": ["a"]}]},
@@ -142,6 +195,21 @@ LOST = {
 @pytest.mark.parametrize("path", LOST)
 def test_what_is_not_told_is_a_loss(path: str) -> None:
     assert path in [loss.path for loss in told(LOST[path]).losses]
+
+
+@pytest.mark.parametrize("name", ["batuta-chatml", "qwen3-coder", "gemma4", "lfm2", "minimax-m3"])
+def test_what_arguments_demand_as_a_whole_is_a_loss(name: str) -> None:
+    """Once, in whichever shape of a call."""
+    demands: dict[str, Any] = {"not": {"required": ["a"]}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
+    schema = {**members(a={"type": "integer"}, b={"type": "integer"}), **demands}
+    other = {"type": "object", "patternProperties": {"^a": {"type": "integer"}}}
+    tools = [ts.Tool(name=f"f{at}", parameters=json_of(one)) for at, one in enumerate((schema, other))]
+    lost = [loss.path for loss in ts.get_format(name).grammar(tools).losses]
+    expected = ["[0].parameters.not", "[0].parameters.anyOf", "[1].parameters.patternProperties"]
+    assert lost == [f"$.tools{path}" for path in expected]
+    either = {"anyOf": [members(a={"type": "integer"}), members(b={"type": "integer"})]}
+    made = ts.get_format(name).grammar([ts.Tool(name="f", parameters=json_of(either))])
+    assert [loss.path for loss in made.losses] == ["$.tools[0].parameters.anyOf"] * (name != "batuta-chatml")
 
 
 CIRCLES = [

@@ -65,6 +65,8 @@ class Ai00(Backend):
         """The request for a completion."""
         if ask.suffix is not None or ask.echo:
             raise Unsupported("echo" if ask.echo else "suffix", self.title)
+        if ask.schema is not None:
+            raise Unsupported("schema", self.title)
         if not isinstance(ask.prompt, str):
             raise Unsupported("a prompt in token ids", self.title)
         if ask.state is not None and not _ID.fullmatch(ask.state):

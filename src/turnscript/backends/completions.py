@@ -70,6 +70,8 @@ class Completions(Backend):
         """The request for a completion."""
         if ask.suffix is not None or ask.state is not None:
             raise Unsupported("suffix" if ask.suffix is not None else "state", self.title)
+        if ask.schema is not None:
+            raise Unsupported("schema", self.title)
         members: dict[str, Any] = {
             "prompt": ask.prompt,
             "max_tokens": limit_of(ask),

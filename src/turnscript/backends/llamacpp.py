@@ -3,7 +3,7 @@
 | asked | wire |
 | --- | --- |
 | max_tokens, stops, stream | `n_predict`, `stop`, `stream` |
-| slot, visible, grammar | `id_slot`, `preserved_tokens`, `grammar` |
+| slot, visible, grammar, schema | `id_slot`, `preserved_tokens`, `grammar`, `json_schema` |
 | stream | `return_progress`, for how much of the prompt was cached |
 | presence_penalty and the other settings | by their own names |
 | logprobs, top_logprobs | `n_probs` |
@@ -52,8 +52,11 @@ from turnscript.backend import (
 from turnscript.conversation import Usage
 from turnscript.errorobject import upstream_error
 from turnscript.errors import Unsupported, UpstreamError
+from turnscript.grammar.llamacpp import left_of
 from turnscript.jsonreader import JsonReader
+from turnscript.jsontext import Json
 from turnscript.logprobs import TokenLogprob, TokenReader
+from turnscript.losses import Loss
 
 _CANDIDATES = 10
 """How many likely tokens are asked for at least: only among them is said what a token is whose text is held back."""
@@ -111,9 +114,15 @@ class LlamaCpp(Backend):
             members["preserved_tokens"] = ask.visible
         if ask.grammar is not None:
             members["grammar"] = ask.grammar
+        if ask.schema is not None:
+            members["json_schema"] = ask.schema
         if ask.sampling.get("logprobs") is True:
             members["n_probs"] = max(_CANDIDATES, ask.sampling.get("top_logprobs") or 0)
         return self.post("/completion", members)
+
+    def left_of(self, schema: Json, losses: Sequence[Loss]) -> list[Loss] | None:
+        """Return which losses are left where it is sent the schema; None where a grammar is to be sent."""
+        return left_of(schema, losses)
 
     def reader(self, ask: Completion) -> AnswerReader:
         """A reader for the answer."""

@@ -170,8 +170,8 @@ def _spelled(_key: str, value: str) -> str:
 
 
 def _spelling(call: CallRules, mark: str) -> Respelled:
-    """Return the rules of JSON in braces."""
-    string = sequence(mark, Without((mark,)), mark)
+    """Return the rules of JSON in braces. Keys have one rule: llama.cpp multiplies counts that are in each other."""
+    string, any_key = sequence(mark, Without((mark,)), mark), call.rules.add(call.rules.named("key"), KEY)
 
     def words(text: str) -> Node:
         parts: list[Node | str] = []
@@ -182,7 +182,7 @@ def _spelling(call: CallRules, mark: str) -> Respelled:
     def key(node: Node) -> Node:
         text = node.text if isinstance(node, Literal) else ""
         inner = _inner(text) if _STRING.fullmatch(text) else ""
-        return KEY if not inner else Literal(inner if _PLAIN.fullmatch(inner) else f"{mark}{inner}{mark}")
+        return any_key if not inner else Literal(inner if _PLAIN.fullmatch(inner) else f"{mark}{inner}{mark}")
 
     return Respelled(call.rules, "braced", words, call.rules.add(call.rules.named("text"), string), key)
 

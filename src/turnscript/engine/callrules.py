@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from turnscript.conversation import Tool
-from turnscript.grammar.nodes import Node, Reference, Repeat, Token, Without, chars, choice, sequence
-from turnscript.grammar.rules import COMMA, STRING, VALUE, Rules, separated
-from turnscript.grammar.schema import Member, Schema, listed_strings
+from turnscript.grammar.nodes import EMPTY, Node, Repeat, Token, Without, chars, choice, sequence
+from turnscript.grammar.rules import COMMA, STRING, VALUE, Others, Rules, separated
+from turnscript.grammar.schema import Member, Members, Schema, listed_strings
 
 IDENTIFIER = Token(Repeat(chars("AZ", "az", "09", "_", "-"), 1, 64))
 """An id that a model makes up."""
@@ -36,6 +36,35 @@ class CallRules(Struct, frozen=True):
         """Report that the schema allows members that it does not name: only those that it names are told."""
         self.rules.lose(f"{self.path}.additionalProperties", "a grammar tells only the parameters that have a name")
 
+    def row(self, opened: Callable[[str], str], any_key: Node, spelled: Callable[[Node], Node] = sequence) -> Node:
+        """Return arguments with commas between them: those of the schema in its order, or any where it names none.
+
+        `opened`: what stands before the value of a key, and `any_key` before that of a key that the schema does not
+        name. `spelled`: how a value is written, given its JSON.
+        """
+        members = self.schema.members()
+        others = self.others(members, lambda: sequence(any_key, spelled(self.rules.shared(VALUE))))
+        known: list[tuple[Node, bool]] = []
+        for member in members.known if members is not None else ():
+            name = self.rules.named(self.name, member.key)
+            argument = sequence(opened(member.key), spelled(self.schema.member(member)))
+            known.append((self.rules.add(name, argument), member.required))
+        return separated(self.rules, known, COMMA, self.name, others)
+
+    def others(self, members: Members | None, free: Callable[[], Node]) -> Others | None:
+        """Return the arguments that no schema names, where it leaves them all open; None where it names some."""
+        if members is not None and not members.is_open:
+            if members.more is not None:
+                self.lose_more()
+            return None
+        self.schema.lose_alternatives()
+        least, most = (0, self.rules.most_others) if members is None else (members.least, members.most)
+        if members is not None and members.more not in (True, {}):
+            self.rules.lose(f"{self.path}.additionalProperties", "a grammar tells them of parameters with a name alone")
+        if members is not None and members.names is not None:
+            self.rules.lose(f"{self.path}.propertyNames", "a grammar tells it of JSON alone")
+        return Others(self.rules.add(self.rules.named(self.name, "any"), free()), least, most)
+
     def parameters(
         self,
         kinds: Mapping[str, str],
@@ -49,39 +78,15 @@ class CallRules(Struct, frozen=True):
         `close`: what ends a value.
         """
         members = self.schema.members()
-        if members is None or members.is_open:
-            return Repeat(self.rules.add(self.rules.named(self.name, "any"), sequence(any_key, self._any(), close)))
-        if members.more is not None:
-            self.lose_more()
+        others = self.others(members, lambda: sequence(any_key, self.rules.shared(VALUE), close))
+        if others is not None or members is None:
+            return EMPTY if others is None else others.behind(EMPTY)
         parts: list[Node] = []
         for member in members.known:
             name = self.rules.named(self.name, member.key)
             rule = self.rules.add(name, sequence(opened(member.key), self._value(member, kinds, close), close))
             parts.append(rule if member.required else Repeat(rule, 0, 1))
         return sequence(*parts)
-
-    def row(self, opened: Callable[[str], str], any_key: Node, spelled: Callable[[Node], Node] = sequence) -> Node:
-        """Return arguments with commas between them, in the order of the schema.
-
-        `opened`: what stands before the value of a key, and `any_key` before that of a key that the schema does not
-        name. `spelled`: how a value is written, given its JSON.
-        """
-        members = self.schema.members()
-        if members is None or members.is_open:
-            one = sequence(any_key, spelled(self._any()))
-            more = self.rules.add(self.rules.named(self.name, "any"), one)
-            return separated(self.rules, [], COMMA, self.name, more)
-        known: list[tuple[Node, bool]] = []
-        for member in members.known:
-            name = self.rules.named(self.name, member.key)
-            argument = sequence(opened(member.key), spelled(self.schema.member(member)))
-            known.append((self.rules.add(name, argument), member.required))
-        if members.more is not None:
-            self.lose_more()
-        return separated(self.rules, known, COMMA, self.name)
-
-    def _any(self) -> Reference:
-        return self.rules.shared(VALUE)
 
     def _value(self, member: Member, kinds: Mapping[str, str], close: str) -> Node:
         """Return a value: as JSON, or a string as its text, which ends where the closing begins."""

@@ -41,7 +41,7 @@ from turnscript.grammar.notations import writer_of
 from turnscript.grammar.rest import behind
 from turnscript.grammar.rules import OBJECT, Rules
 from turnscript.grammar.schema import Schema, read_schema
-from turnscript.jsontext import Json, plain
+from turnscript.jsontext import Json, json_of, plain, text_of
 from turnscript.losses import Loss
 
 
@@ -50,7 +50,8 @@ class Constraint(Struct, frozen=True):
 
     `notation`: that of `text`. `rules`: the same as values. `losses`: what of the schemas is not in it, and has to be
     checked afterwards. `trigger`: the words with which calls begin, empty where those are a tool's name. `lazy`: the
-    model is free to write a text, and the grammar is for what it writes from the trigger on.
+    model is free to write a text, and the grammar is for what it writes from the trigger on. `bare`: all that it may
+    write is JSON under the schema of the answer, which is written here as everywhere.
     """
 
     notation: str
@@ -59,6 +60,7 @@ class Constraint(Struct, frozen=True):
     losses: list[Loss]
     trigger: str = ""
     lazy: bool = False
+    bare: bool = False
 
 
 class Demand(Struct, frozen=True):
@@ -115,12 +117,13 @@ class Told(Struct, frozen=True):
     grammar: Grammar
     losses: list[Loss]
     trigger: str = ""
-
     lazy: bool = False
+    bare: bool = False
 
     def written(self, notation: str, write: Callable[[Grammar], str]) -> Constraint:
         """Return the grammar in a notation, given what writes that."""
-        return Constraint(notation, write(self.grammar), self.grammar, self.losses, self.trigger, self.lazy)
+        text = write(self.grammar)
+        return Constraint(notation, text, self.grammar, self.losses, self.trigger, self.lazy, self.bare)
 
 
 def told(document: Document, demand: Demand, bounded: bool = True) -> Told:
@@ -147,9 +150,10 @@ def told_behind(document: Document, demand: Demand, written: str, missing: str, 
         rest = behind(made.whole(thoughts=False), written.removeprefix(opened))
     if rest is None:
         raise Unsupported("a grammar", "an answer that goes on from a text", "a text that was begun has no grammar")
+    told_ = made.told(rest)
     if missing and not written:
-        rest = Grammar(sequence(optional(Literal(missing)), rest.start), rest.rules)
-    return made.told(rest)
+        return replace(told_, grammar=Grammar(sequence(optional(Literal(missing)), rest.start), rest.rules))
+    return told_
 
 
 def constraint_behind(
@@ -194,7 +198,7 @@ class _Call(Struct, frozen=True):
 _FEWEST_CALLS, _MOST_CALLS = 4, 16
 """Between how many calls the bound of an answer's calls lies."""
 _MOST_FIXED = 8
-"""For how many tools with but one call it is told that none follows itself."""
+"""For how many calls it is told that none follows itself, where there are but few of a tool."""
 
 
 class _Turn:
@@ -206,11 +210,19 @@ class _Turn:
         self.rules = Rules(bounded)
         self._kinds: list[str] = []
         self._trigger = ""
+        self._value: Node | None = None
         self.ways = self._ways()
 
     def told(self, grammar: Grammar) -> Told:
         """Return what is known of a grammar of this turn."""
-        return Told(grammar, self.rules.losses, self._trigger, self._demand.lazy)
+        return Told(grammar, self.rules.losses, self._trigger, self._demand.lazy, self._is_bare(grammar.start))
+
+    def _is_bare(self, start: Node) -> bool:
+        """Return whether nothing but the answer's JSON is left, before which white space may be left out."""
+        place, shape = self._layout.places[self._document.generation.kind], self._demand.shape
+        if self._value is None or shape is None or place.escape.holds(text_of(shape)):
+            return False
+        return start in (self._value, sequence(optional(Literal(place.lead)), self._value))
 
     def whole(self, thoughts: bool) -> Grammar:
         """Return the turn behind its opening, with a thought before it if there may be one."""
@@ -246,6 +258,7 @@ class _Turn:
             if isinstance(schema, dict)
             else self.rules.shared(OBJECT)
         )
+        self._value = value
         return sequence(f"{place.open}{place.head_end}", value)
 
     def _calls(self) -> Node:
@@ -254,9 +267,9 @@ class _Turn:
         if place is None:
             raise Unsupported("a grammar of calls", "a format that has no place for calls")
         last = self._ends_all(place)
-        calls = [self._call(place, tool, index, last) for index, tool in self._demand.tools]
         group, between = place.segment.group, self._link(ToolCall.kind, ToolCall.kind)
         several = self._demand.several and between is not None and not last
+        calls = self._calls_of(place, last, _MOST_FIXED if several and self._bounded else 0)
         opening = group.open if group else place.open or place.body.begins
         if group is not None and place.segment.tentative:
             opening = f"{group.open.strip()}{place.body.begins}"
@@ -265,6 +278,20 @@ class _Turn:
         if group is not None:
             return sequence(group.open, inner, group.close)
         return sequence(inner, self._ending(place)) if several else inner
+
+    def _calls_of(self, place: Place, last: bool, most: int) -> list[_Call]:
+        """Return the calls of all tools: a rule for each, or one for each of its calls where those are few. `most`: how
+        many there may be of such rules.
+        """
+        found: list[_Call] = []
+        for index, tool in self._demand.tools:
+            path = f"$.tools[{index}].parameters"
+            data = read_schema(tool.parameters, self.rules, path)
+            few = Schema(self.rules, data, str(tool.name), path).alternatives(most) if most else []
+            most -= len(few)
+            found += [self._call(place, replace(tool, parameters=json_of(one)), index, last, True) for one in few]
+            found += [] if few else [self._call(place, tool, index, last, False)]
+        return found
 
     def _any_of(self, calls: list[_Call]) -> Reference:
         """Return the rule of a call of any tool."""
@@ -276,9 +303,9 @@ class _Turn:
         Bounded, they are at most two for each tool, within limits. A model at temperature 0 that has written a call
         tends to write it again, and would do so up to its limit of tokens.
         """
-        most = max(_FEWEST_CALLS, min(_MOST_CALLS, 2 * len(calls))) if self._bounded else None
-        fixed = [call for call in calls if call.is_fixed]
-        if most is not None and 0 < len(fixed) <= _MOST_FIXED:
+        tools = len(self._demand.tools)
+        most = max(_FEWEST_CALLS, min(_MOST_CALLS, 2 * tools)) if self._bounded else None
+        if most is not None and any(call.is_fixed for call in calls):
             return self._never_twice(calls, between, most)
         call = self._any_of(calls)
         if not between:
@@ -287,7 +314,7 @@ class _Turn:
 
     def _never_twice(self, calls: list[_Call], between: str, most: int) -> Node:
         """Return the rule of calls of which none is the one before it, as far as a grammar can tell: where a tool has
-        but one call. There is a rule for what may follow each of these, and one for all others.
+        but few calls. There is a rule for what may follow each of these, and one for all others.
         """
         others = [call.rule for call in calls if not call.is_fixed]
         free = [self.rules.add("call", choice(*others))] if others else []
@@ -319,7 +346,7 @@ class _Turn:
             *(sequence(before, one, follows[None]) for one in free),
         ]
 
-    def _call(self, place: Place, tool: Tool, index: int, last: bool) -> _Call:
+    def _call(self, place: Place, tool: Tool, index: int, last: bool, is_fixed: bool) -> _Call:
         """Return one call of a tool."""
         name, path = str(tool.name), f"$.tools[{index}].parameters"
         protect = place.escape.apply
@@ -330,7 +357,7 @@ class _Turn:
             raise Unsupported("a grammar of calls", "a format whose calls are told by no rules")
         close: Node = Ending(place.close) if last else Literal(place.close)
         rule = self.rules.add(self.rules.named(name, "call"), sequence(*_head(place, name), payload, close))
-        return _Call(rule, schema.is_fixed())
+        return _Call(rule, is_fixed)
 
     def _ends_all(self, place: Place) -> bool:
         """Return whether the closing of a call is a string at which a model stops, so that it may be left out."""

@@ -23,7 +23,7 @@ from turnscript.engine.table import Payload
 from turnscript.engine.tagcalls import name_of_word
 from turnscript.engine.xmlcalls import argument_text
 from turnscript.errors import InvalidRequest, InvalidTranscript
-from turnscript.grammar.nodes import EMPTY, Node, Repeat, Without, choice, optional, sequence
+from turnscript.grammar.nodes import EMPTY, Node, Without, choice, optional, sequence
 from turnscript.grammar.rules import VALUE
 from turnscript.grammar.schema import Member
 from turnscript.jsontext import json_string, read_object, respace, safe_json_string, without_angles
@@ -80,15 +80,16 @@ class ElementCall(PlainBody):
     def grammar(self, call: CallRules) -> Node:
         """Return an element for each parameter of the schema, in its order."""
         members = call.schema.members()
-        if members is None or members.is_open:
-            key = sequence(f"{self.mark}<", KEY, ">")
-            inner = choice(call.rules.shared(VALUE), EMPTY)
-            element = sequence(key, inner, f"{self.mark}</", KEY, ">")
-            return Repeat(call.rules.add(call.rules.named(call.name, "any"), element))
-        if members.more is not None:
-            call.lose_more()
+        others = call.others(members, lambda: self._any(call))
+        if others is not None or members is None:
+            return EMPTY if others is None else others.behind(EMPTY)
         told = told_of({call.name: call.tool}, call.name)
         return sequence(*(self._member(one, told, call, _DEEPEST) for one in members.known))
+
+    def _any(self, call: CallRules) -> Node:
+        """An element that no schema names."""
+        inner = choice(call.rules.shared(VALUE), EMPTY)
+        return sequence(f"{self.mark}<", KEY, ">", inner, f"{self.mark}</", KEY, ">")
 
     def _member(self, member: Member, told: Told, call: CallRules, levels: int) -> Node:
         inner = self._value(member, told.member(member.key), call, levels)

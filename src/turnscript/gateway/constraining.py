@@ -1,13 +1,14 @@
 """Owns holding a model to a grammar: for which answers one is sent, and what is done where a server does not take it.
 
 A grammar is sent to servers of a kind that is known to take its notation, and to no others: some die of one. It is for
-answers that can be nothing else than calls, and for answers in JSON; a model that may write a text is left free. What a
-schema demands and no grammar tells is checked once the answer is there, as for every other server.
+answers that can be nothing else than calls, and for answers in JSON; a model that may write a text is left free. Where
+a server holds more of an answer's schema than a grammar does, it is sent the schema itself. What a schema demands and
+neither tells is checked once the answer is there, as for every other server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,6 +24,7 @@ from turnscript.gateway.forcing import NOT_ENFORCED
 from turnscript.grammar.nodes import Ending, Literal, children
 from turnscript.grammar.notations import NOTATIONS
 from turnscript.grammar.rest import behind
+from turnscript.jsontext import Json
 from turnscript.losses import Loss
 
 OWN_MEMBERS = frozenset({"grammar", "bnf_schema", "json_schema", "structured_outputs", "ebnf"})
@@ -35,20 +37,25 @@ _NO_ROOM = ("context", "too long", "too large")
 
 
 class Held(Struct, frozen=True):
-    """The grammar that an answer is held to. `owner`: whose server it is, where that tells how to send it."""
+    """The grammar that an answer is held to. `owner`: whose server it is, where that tells how to send it. `schema`:
+    what the server is sent instead, as long as nothing is written.
+    """
 
     constraint: Constraint
     owner: str | None = None
+    schema: Json | None = None
 
     def ask(self, ask: Completion, generated: str = "") -> Completion:
         """The same, held to the grammar where so much is written already: to what is left of it, or to nothing."""
         told = self.constraint
+        if not generated and self.schema is not None:
+            return replace(ask, grammar=None, schema=self.schema)
         if not generated:
-            return replace(ask, grammar=told.text, owner=self.owner)
+            return replace(ask, grammar=told.text, schema=None, owner=self.owner)
         rest = behind(told.rules, generated)
         if rest is None:
-            return replace(ask, grammar=None)
-        return replace(ask, grammar=NOTATIONS[told.notation](rest), owner=self.owner)
+            return replace(ask, grammar=None, schema=None)
+        return replace(ask, grammar=NOTATIONS[told.notation](rest), schema=None, owner=self.owner)
 
 
 def wants(request: Request) -> bool:
@@ -66,6 +73,7 @@ def held(prompt: Prompt, servers: Iterable[tuple[Backend, Facts]], model: Model,
     """
     if not wants(prompt.request):
         return None
+    servers = list(servers)
     notation, owner = _notation(servers, model)
     if not notation:
         return None
@@ -75,10 +83,22 @@ def held(prompt: Prompt, servers: Iterable[tuple[Backend, Facts]], model: Model,
         return None
     if found is None or found.lazy or len(found.text) > _LARGEST or (owner is not None and _has_tags(found)):
         return None
+    schema, left = _passed_on(prompt, found, servers)
     at = next((index for index, loss in enumerate(losses) if loss.detail == NOT_ENFORCED), None)
     if at is not None:
-        losses[at : at + 1] = _left_over(losses[at].path, found)
-    return Held(found, owner)
+        losses[at : at + 1] = _left_over(losses[at].path, left)
+    return Held(found, owner, schema)
+
+
+def _passed_on(
+    prompt: Prompt, found: Constraint, servers: Sequence[tuple[Backend, Facts]]
+) -> tuple[Json | None, Sequence[Loss]]:
+    """Return the schema of the answer, if its servers hold more of it than the grammar does, and what is lost."""
+    shape = prompt.request.settings.response_format
+    if not found.bare or shape is None or shape.schema is None or len({type(backend) for backend, _ in servers}) != 1:
+        return None, found.losses
+    left = servers[0][0].left_of(shape.schema, found.losses)
+    return (None, found.losses) if left is None else (shape.schema, left)
 
 
 def takes_grammars(servers: Iterable[tuple[Backend, Facts]], model: Model) -> bool:
@@ -96,11 +116,14 @@ def is_refused(error: UpstreamError, held: Held | None, generated: str) -> bool:
     )
 
 
-def refused(request: Request, error: UpstreamError) -> Loss:
-    """The loss where an answer was not held to its grammar after all."""
+def without(held: Held, request: Request, error: UpstreamError) -> tuple[Held | None, list[Loss]]:
+    """Return what an answer is held to where a server refused what it was to be held to, and what is lost by that."""
     field = "tool_choice" if request.settings.response_format is None else "response_format"
+    path = request.paths.get(field, f"$.{field}")
+    if held.schema is not None:
+        return replace(held, schema=None), _left_over(path, held.constraint.losses)
     detail = f"the model server refused the grammar ({str(error)[:200]}), and was asked without it"
-    return Loss(request.paths.get(field, f"$.{field}"), "approximated", detail)
+    return None, [Loss(path, "approximated", detail)]
 
 
 def _notation(servers: Iterable[tuple[Backend, Facts]], model: Model) -> tuple[str, str | None]:
@@ -131,9 +154,9 @@ def _has_tags(found: Constraint) -> bool:
     return False
 
 
-def _left_over(path: str, found: Constraint) -> list[Loss]:
+def _left_over(path: str, losses: Sequence[Loss]) -> list[Loss]:
     """What of the shape is left to the check of the answer."""
-    told = [loss for loss in found.losses if loss.path.startswith("$.schema")]
+    told = [loss for loss in losses if loss.path.startswith("$.schema")]
     if not told:
         return []
     place = told[0].path.removeprefix("$.schema").lstrip(".") or "the schema"

@@ -176,11 +176,14 @@ class Prepared(Struct, kw_only=True):
         return ask if self.held is None else self.held.ask(ask, generated)
 
     def unconstrained(self, error: UpstreamError, generated: str) -> bool:
-        """Ask without a grammar, where a server may have refused it. Returns whether that is so."""
-        if not constraining.is_refused(error, self.held, generated):
+        """Ask without a grammar, where a server may have refused it, or with one where it was sent a schema. Returns
+        whether that is so."""
+        if self.held is None or not constraining.is_refused(error, self.held, generated):
             return False
-        self.ask, self.held = replace(self.ask, grammar=None), None
-        self.lose([constraining.refused(self.request, error)])
+        self.held, losses = constraining.without(self.held, self.request, error)
+        free = replace(self.ask, grammar=None, schema=None)
+        self.ask = free if self.held is None else self.held.ask(free)
+        self.lose(losses)
         self.note_losses()
         return True
 

@@ -16,10 +16,11 @@ from turnscript.grammar.nodes import (
     Sequence,
     children,
     choice,
+    leading_back,
     references,
     sequence,
 )
-from turnscript.grammar.rules import Rules, returns_of
+from turnscript.grammar.rules import Rules
 
 MOST_LEVELS = 12
 """How deep values of a schema may be in others of the same one, as one of its rules counts them."""
@@ -32,7 +33,7 @@ def end_levels(rules: Rules) -> None:
     """Replace rules that lead back to themselves by copies that lead on to the next level."""
     own = rules.own()
     follows = {name: [one for one in references(node) if one in own] for name, node in own.items()}
-    returns = set(returns_of(follows))
+    returns = leading_back(follows)
     if not returns or len(returns) > _MOST_RETURNS:
         return
     leading: dict[str, list[str]] = {name: [] for name in own}

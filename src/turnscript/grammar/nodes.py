@@ -156,3 +156,28 @@ def pruned(grammar: Grammar) -> Grammar:
             found.add(name)
             waiting += references(grammar.rules[name])
     return Grammar(grammar.start, {name: node for name, node in grammar.rules.items() if name in found})
+
+
+def leading_back(follows: Mapping[str, list[str]]) -> set[str]:
+    """Return the names to which others lead back, so that no circle is without one of them.
+
+    `follows`: the names that each name leads to, all of which are in it.
+    """
+    found, done = set[str](), set[str]()
+    for root in follows:
+        path: dict[str, list[str]] = {}
+        waiting = [root]
+        while waiting:
+            name = waiting[-1]
+            if name not in path and name not in done:
+                path[name] = list(follows[name])
+            left = path.get(name)
+            if not left:
+                waiting.pop()
+                path.pop(name, None)
+                done.add(name)
+            elif (follower := left.pop()) in path:
+                found.add(follower)
+            elif follower not in done:
+                waiting.append(follower)
+    return found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+
+from msgspec import Struct
 
 from turnscript.grammar.nodes import (
     EMPTY,
@@ -17,6 +18,7 @@ from turnscript.grammar.nodes import (
     Token,
     chars,
     choice,
+    leading_back,
     optional,
     references,
     sequence,
@@ -60,19 +62,28 @@ _SHARED: dict[str, Node] = {
     "array": sequence("[", WS, optional(sequence(VALUE, Repeat(sequence(COMMA, VALUE)), WS)), "]"),
 }
 """JSON, in the order in which it is written."""
-_TIGHT: dict[str, Node] = _SHARED | {"ws": Token(Repeat(chars(" ", "\n"), 0, 1))}
+MOST_OTHERS = 32
+"""How many members that no schema names an object has at most in a grammar that ends. A small model writes the same few
+again and again, and no grammar knows which ones were there."""
+_TIGHT: dict[str, Node] = _SHARED | {
+    "ws": Token(Repeat(chars(" ", "\n"), 0, 1)),
+    "object": sequence(
+        "{", WS, optional(sequence(_MEMBER, Repeat(sequence(COMMA, _MEMBER), 0, MOST_OTHERS - 1), WS)), "}"
+    ),
+}
 """JSON whose tokens have at most one blank or newline between them: a small model that may write more goes on with it
 until the limit."""
 
 
 class Rules:
     """The rules of one grammar. `losses`: what of the schemas is not in it. `bounded`: white space between tokens of
-    JSON does not go on.
+    JSON does not go on, and neither do members that no schema names: `most_others`.
     """
 
     def __init__(self, bounded: bool = False) -> None:
         self.losses: list[Loss] = []
         self._json = _TIGHT if bounded else _SHARED
+        self.most_others = MOST_OTHERS if bounded else None
         self.spent = 0
         self._rules: dict[str, Node] = {}
         self._shared: set[str] = {"ws"}
@@ -138,8 +149,9 @@ class Rules:
 
     def lose(self, path: str, detail: str) -> None:
         """Something of a schema is not in the grammar. Far down a list of them, nobody reads on."""
-        if len(self.losses) < _MOST_LOSSES:
-            self.losses.append(Loss(path, "approximated", detail))
+        loss = Loss(path, "approximated", detail)
+        if len(self.losses) < _MOST_LOSSES and loss not in self.losses:
+            self.losses.append(loss)
 
     def grammar(self, start: Node) -> Grammar:
         """The grammar."""
@@ -161,42 +173,17 @@ class Rules:
                 waiting = left
                 break
             waiting = left
-        for name in [*(name for name, _ in waiting), *self._circular()]:
+        for name in [*(name for name, _ in waiting), *sorted(self._circular())]:
             self._rules[name] = self.shared(VALUE)
             self.lose("$", f"a schema that leads back to itself before anything is said; any value is taken ({name})")
 
-    def _circular(self) -> list[str]:
+    def _circular(self) -> set[str]:
         """Return the rules that begin with themselves, which no reader from the left can follow."""
-        first = {name: [one for one in _beginnings(node) if one in self._rules] for name, node in self._rules.items()}
-        return returns_of(first)
+        rules = self._rules
+        return leading_back({name: [one for one in _beginnings(node) if one in rules] for name, node in rules.items()})
 
 
 _MOST_ROUNDS = 64
-
-
-def returns_of(follows: Mapping[str, list[str]]) -> list[str]:
-    """Return the rules to which others lead back, so that no circle is without one of them.
-
-    `follows`: for each rule those to which it leads.
-    """
-    found, done = [], set[str]()
-    for root in follows:
-        path: dict[str, list[str]] = {}
-        waiting = [root]
-        while waiting:
-            name = waiting[-1]
-            if name not in path and name not in done:
-                path[name] = list(follows[name])
-            left = path.get(name)
-            if not left:
-                waiting.pop()
-                path.pop(name, None)
-                done.add(name)
-            elif (follower := left.pop()) in path:
-                found.append(follower)
-            elif follower not in done:
-                waiting.append(follower)
-    return found
 
 
 def _beginnings(node: Node) -> list[str]:
@@ -226,8 +213,27 @@ def _ends(node: Node, ended: set[str]) -> bool:
     return True if not isinstance(node, Repeat) or not node.least else _ends(node.node, ended)
 
 
-def separated(rules: Rules, members: list[tuple[Node, bool]], comma: Node, name: str, more: Node = EMPTY) -> Node:
-    """Members in their order with a comma between them, the required ones always. `more`: others behind them.
+class Others(Struct, frozen=True):
+    """Members that no schema names: at least `least` and at most `most` of them, without an end where that is None."""
+
+    node: Node
+    least: int = 0
+    most: int | None = None
+
+    def row(self, comma: Node) -> Node:
+        """Return them alone, one at least."""
+        again = Repeat(sequence(comma, self.node), max(self.least - 1, 0), None if self.most is None else self.most - 1)
+        return self.node if again.most == 0 else sequence(self.node, again)
+
+    def behind(self, comma: Node) -> Node:
+        """Return them behind others."""
+        return Repeat(sequence(comma, self.node), self.least, self.most)
+
+
+def separated(
+    rules: Rules, members: list[tuple[Node, bool]], comma: Node, name: str, others: Others | None = None
+) -> Node:
+    """Members in their order with a comma between them, the required ones always, and `others` behind them.
 
     Where nothing is required, a row may begin at any of them: there is a rule for each, which goes on at the next.
     """
@@ -237,10 +243,10 @@ def separated(rules: Rules, members: list[tuple[Node, bool]], comma: Node, name:
         parts.append(members[first][0])
         for member, required in members[first + 1 :]:
             parts.append(sequence(comma, member) if required else optional(sequence(comma, member)))
-        return sequence(*parts, *([Repeat(sequence(comma, more))] if more != EMPTY else []))
-    row = sequence(more, Repeat(sequence(comma, more))) if more != EMPTY else EMPTY
+        return sequence(*parts, others.behind(comma) if others is not None else EMPTY)
+    row = others.row(comma) if others is not None else EMPTY
     for member, _ in reversed(members):
         if row != EMPTY and not isinstance(row, Reference):
             row = rules.add(rules.named(name, "row"), row)
         row = member if row == EMPTY else choice(sequence(member, optional(sequence(comma, row))), row)
-    return optional(row)
+    return row if others is not None and others.least and not members else optional(row)

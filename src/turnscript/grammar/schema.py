@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnscript.grammar.keys import other_keys
 from turnscript.grammar.nodes import (
@@ -35,6 +36,7 @@ from turnscript.grammar.rules import (
     STRING,
     VALUE,
     WS,
+    Others,
     Rules,
     separated,
 )
@@ -48,10 +50,13 @@ _MOST_ALIKE = 32
 _WORDS: Mapping[str, Reference] = {"boolean": BOOLEAN, "null": NULL}
 _OF_VALUES = tuple(dict.fromkeys((*OF_TEXTS, *OF_NUMBERS)))
 _UNTOLD = (
-    *("uniqueItems", "contains", "prefixItems", "patternProperties", "propertyNames", "minProperties"),
-    *("maxProperties", "dependentRequired", "dependentSchemas", "dependencies", "if", "not", "unevaluatedProperties"),
-    *("unevaluatedItems", "additionalItems", "$dynamicRef", "$recursiveRef"),
+    *("uniqueItems", "contains", "patternProperties", "dependentRequired", "dependentSchemas", "dependencies", "if"),
+    *("not", "unevaluatedProperties", "unevaluatedItems", "additionalItems", "$dynamicRef", "$recursiveRef"),
 )
+_OF_MEMBERS = ("propertyNames", "minProperties", "maxProperties")
+"""What is told of objects whose schema says so much that their members are written one by one."""
+_BESIDE = (*_UNTOLD, "anyOf", "oneOf")
+"""What is not told of arguments, which are an object's members one by one."""
 _ELSEWHERE = frozenset({"$ref", "const", "enum", "anyOf", "oneOf"})
 """Demands that are told instead of those that a type has."""
 _SHAPING = frozenset({"type", "properties", "required", "items", "enum", "const", "additionalProperties", "$ref"})
@@ -67,10 +72,17 @@ class Member(Struct, frozen=True):
 
 
 class Members(Struct, frozen=True):
-    """What an object may hold. `more`: the schema of other members; None where there are none."""
+    """What an object may hold.
+
+    `more`: the schema of other members; None where there are none. `names`: that of their keys. There are at least
+    `least` and at most `most` of them.
+    """
 
     known: list[Member]
     more: Any | None
+    names: Any = None
+    least: int = 0
+    most: int | None = None
 
     @property
     def is_open(self) -> bool:
@@ -145,16 +157,33 @@ class Schema:
     def members(self) -> Members | None:
         """The members of the schema, None where it says nothing of them."""
         schema, path = self._resolved(self._root, self._path)
-        return self._members_of(schema, path) if isinstance(schema, dict) and _is_object(schema) else None
+        if not isinstance(schema, dict):
+            return None
+        if _is_object(schema) or not _is_alternative(schema):
+            self._lose(schema, _BESIDE, path)
+        return self._members_of(schema, path) if _is_object(schema) else None
 
-    def is_fixed(self) -> bool:
-        """Tell whether only one object is valid: one without members, or with one value for each."""
-        if not isinstance(self._root, dict) or self._root.keys() & {"$ref", "allOf"}:
-            return False
+    def lose_alternatives(self) -> None:
+        """Book alternatives for the whole, where arguments are written one by one and none of them is told."""
+        if _is_alternative(self._root):
+            self._lose(self._root, _BESIDE, self._path)
+
+    def alternatives(self, most: int) -> list[dict[str, Any]]:
+        """Return a schema for each object that is valid, if there are at most so many; else nothing."""
+        if not isinstance(self._root, dict) or self._root.keys() - _REMARKS - {"type", "$defs", *_OF_OBJECTS[:3]}:
+            return []
         found = self.members()
         if found is None or found.more is not None:
-            return False
-        return all(one.required and isinstance(one.schema, dict) and "const" in one.schema for one in found.known)
+            return []
+        made: list[dict[str, Any]] = [{}]
+        for member in found.known:
+            ways = [{member.key: one} for one in _each(self._resolved(member.schema, member.path)[0])]
+            ways += [] if member.required or not ways else [{}]
+            if not 0 < len(made) * len(ways) <= most:
+                return []
+            made = [{**before, **way} for before in made for way in ways]
+        closed = {"type": "object", "additionalProperties": False}
+        return [{**closed, "properties": one, "required": list(one)} for one in made]
 
     def member(self, member: Member) -> Node:
         """The JSON texts of one member's value."""
@@ -185,6 +214,8 @@ class Schema:
 
     def _told(self, schema: dict[str, Any], path: str) -> Node:
         self._lose(schema, _UNTOLD, path)
+        if not _is_object(schema) or schema.keys() & _ELSEWHERE:
+            self._lose(schema, _OF_MEMBERS, path)
         if not isinstance(schema.get("type"), str | list) or schema.keys() & _ELSEWHERE:
             self._lose(schema, _OF_VALUES, path)
         if isinstance(schema.get("$ref"), str):
@@ -223,7 +254,7 @@ class Schema:
                 return self._rules.shared(OBJECT)
             name = self._rules.named(self._name, "object")
             return self._rules.add(name, self._object(members, self._name))
-        if type_ == "array" or (type_ is None and "items" in schema):
+        if type_ == "array" or (type_ is None and schema.keys() & {"items", "prefixItems"}):
             return self._array(schema, path)
         if type_ is not None:
             self._rules.lose(f"{path}.type", f"{type_!r} is no type that is known here; any value is taken")
@@ -231,7 +262,7 @@ class Schema:
 
     def _words(self, values: list[Any], schema: dict[str, Any], path: str) -> Node:
         """Values as they stand in the schema, those of its type."""
-        fitting = [one for one in values if _is_of(one, schema.get("type"))]
+        fitting = [one for one in values if is_of_type(one, schema.get("type"))]
         if not fitting or not self._rules.spend(len(fitting)):
             self._rules.lose(path, "the values that are allowed are too many for a grammar, or none")
             return self._rules.shared(VALUE)
@@ -359,11 +390,37 @@ class Schema:
         required = [one for one in schema.get("required") or () if isinstance(one, str)] if _lists(schema) else []
         demanded = frozenset(required)
         known = [Member(key, value, key in demanded, f"{path}.properties.{key}") for key, value in properties.items()]
-        known += [Member(key, True, True, path) for key in dict.fromkeys(required) if key not in properties]
         more = schema.get("additionalProperties")
-        if more is None and not known:
+        if more is None and not known and not required:
             more = True
-        return Members(known, None if more is None or more is False else more)
+        more = None if more is None or more is False else more
+        names, _ = self._resolved(schema.get("propertyNames"), path)
+        listed = listed_strings(names) if more is not None else []
+        value = True if more is None else more
+        others = [key for key in dict.fromkeys([*required, *listed]) if key not in properties]
+        known += [Member(key, value, key in demanded, path) for key in others]
+        return self._counted(Members(known, None if listed else more, names), schema, path)
+
+    def _counted(self, members: Members, schema: dict[str, Any], path: str) -> Members:
+        """Return them with how many others there are. A key that comes twice counts once, which no grammar can tell."""
+        needed, named = sum(member.required for member in members.known), len(members.known)
+        least, most = length(schema.get("minProperties")) or 0, length(schema.get("maxProperties"))
+        fixed, others = needed == named, members.more is not None
+        if least > needed + (fixed and others):
+            self._lose(schema, ("minProperties",), path)
+        if most is not None and not (needed <= most <= MOST_TIMES if fixed and others else most >= named):
+            self._lose(schema, ("maxProperties",), path)
+        if not others:
+            return members
+        if members.known and members.names is not None:
+            self._lose(schema, ("propertyNames",), path)
+        fewest = min(max(least - needed, 0), MOST_TIMES) if fixed else 0
+        bound = self._rules.most_others
+        if most is not None and needed <= most <= MOST_TIMES:
+            bound = most - needed
+        if bound is not None and (bound < fewest or not self._rules.count(bound)):
+            bound = None
+        return replace(members, least=fewest, most=bound)
 
     def _object(self, members: Members, name: str) -> Node:
         """An object: the members that the schema names in their order, then others if it allows them."""
@@ -378,44 +435,54 @@ class Schema:
             key = self._protect(json_text(member.key))
             node = sequence(key, WS, ":", WS, self._inside(member.schema, member.path))
             rows.append((self._rules.add(label, node), member.required))
-        row = separated(self._rules, rows, COMMA, name, self._more(members, name))
+        row = separated(self._rules, rows, COMMA, name, self._others(members, name))
         return sequence("{", WS, row, WS, "}") if row != EMPTY else sequence("{", WS, "}")
 
-    def _more(self, members: Members, name: str) -> Node:
+    def _others(self, members: Members, name: str) -> Others | None:
         """Members that the schema does not name."""
-        if members.more is None:
-            return EMPTY
+        if members.more is None or members.most == 0:
+            return None
         known = [member.key for member in members.known]
         room = self._rules.spend(sum(map(len, known)))
-        key = self._rules.shared(STRING) if not known else other_keys(known) if room else None
+        if known:
+            key = other_keys(known) if room else None
+        elif isinstance(members.names, dict):
+            key = self._inside({**members.names, "type": "string"}, f"{self._path}.propertyNames")
+        else:
+            key = self._rules.shared(STRING)
         if key is None:
             self._rules.lose(self._path, "other members than those that are named are too many to tell")
-            return EMPTY
+            return None
         label = self._rules.named(name, "more")
-        return self._rules.add(label, sequence(key, WS, ":", WS, self._inside(members.more, self._path)))
+        node = sequence(key, WS, ":", WS, self._inside(members.more, self._path))
+        return Others(self._rules.add(label, node), members.least, members.most)
 
     def _array(self, schema: dict[str, Any], path: str) -> Node:
         items = schema.get("items")
         least, most = length(schema.get("minItems")) or 0, length(schema.get("maxItems"))
+        first = schema["prefixItems"] if isinstance(schema.get("prefixItems"), list) else []
+        if items is False:
+            most = min(len(first), len(first) if most is None else most)
         if most is not None and most < least:
             self._rules.lose(path, "there can be no such array; a longer one is taken")
             most = None
-        if least > MOST_TIMES or (most or 0) > MOST_TIMES:
-            self._rules.lose(path, f"items are counted up to {MOST_TIMES}")
-            least, most = min(least, MOST_TIMES), None if (most or 0) > MOST_TIMES else most
-        if "prefixItems" in schema:  # which comes first, its own losses tell
-            items = None
-        if not isinstance(items, dict) and not least and most is None:
+        for word, count in (("minItems", least), ("maxItems", most or 0)):
+            if count > MOST_TIMES:
+                self._rules.lose(f"{path}.{word}", f"items are counted up to {MOST_TIMES}")
+        least, most = min(least, MOST_TIMES), None if (most or 0) > MOST_TIMES else most
+        if not isinstance(items, dict) and not first and not least and most is None:
             return self._rules.shared(ARRAY)
-        item = self._inside(items if isinstance(items, dict) else True, path + ".items")
-        if not isinstance(item, Reference | Literal):
-            item = self._rules.add(self._rules.named(self._name, "item"), item)
         if most == 0:
             return sequence("[", WS, "]")
-        again = Repeat(sequence(COMMA, item), max(least - 1, 0), None if most is None else most - 1)
-        row = sequence(item, again) if again.most != 0 else item
-        node = sequence("[", WS, row if least else optional(row), WS, "]")
-        return self._rules.add(self._rules.named(self._name, "array"), node)
+        named = [self._item(one, f"{path}.prefixItems[{at}]") for at, one in enumerate(first[:most])]
+        item = self._item(items if isinstance(items, dict) else True, path + ".items") if most != len(named) else EMPTY
+        return self._rules.add(self._rules.named(self._name, "array"), _listed(named, item, least, most))
+
+    def _item(self, schema: Any, path: str) -> Node:
+        item = self._inside(schema, path)
+        if isinstance(item, Reference | Literal):
+            return item
+        return self._rules.add(self._rules.named(self._name, "item"), item)
 
     def _inside(self, schema: Any, path: str) -> Node:
         """A schema behind something: whatever is open may begin again there."""
@@ -425,11 +492,43 @@ class Schema:
         return node
 
 
+def _listed(first: list[Node], item: Node, least: int, most: int | None) -> Node:
+    """Return an array of the `first` items and then of others, at least and at most so many of all."""
+    first = first or [item]
+    size = len(first)
+    row: Node = EMPTY
+    if most is None or most > size:
+        row = Repeat(sequence(COMMA, item), max(least - size, 0), None if most is None else most - size)
+    for at in reversed(range(size)):
+        row = sequence(COMMA if at else EMPTY, first[at], row)
+        row = row if at < least else optional(row)
+    return sequence("[", WS, row, WS, "]")
+
+
 _MOST_TYPES = 7
 _LONGEST_INDEX = 9
 _MOST_MERGED = 8
-_OF_OBJECTS = ("properties", "required", "additionalProperties")
+_OF_OBJECTS = ("properties", "required", "additionalProperties", *_OF_MEMBERS)
 _REMARKS = frozenset({"title", "description", "$schema", "$id", "$comment", "default", "examples", "deprecated"})
+
+
+def _each(schema: Any) -> list[dict[str, Any]]:
+    """Return a schema for each value that is valid, where a schema says so plainly; nothing where it does not."""
+    said = schema.keys() - _REMARKS if isinstance(schema, dict) else set()
+    type_ = schema.get("type") if "type" in said else None
+    if "const" in said and said <= {"const", "type"} and _is_simple(schema["const"]):
+        return [schema]
+    listed = schema.get("enum") if "enum" in said else {"boolean": [True, False], "null": [None]}.get(str(type_))
+    if not said <= {"enum", "type"} or not isinstance(listed, list) or not all(map(_is_simple, listed)):
+        return []
+    if type_ is None and not all(isinstance(one, str) for one in listed):  # such a text may be a string or JSON
+        return []
+    typed = {} if type_ is None else {"type": type_}
+    return [{**typed, "enum": [one]} for one in listed if is_of_type(one, type_)]
+
+
+def _is_simple(value: Any) -> bool:
+    return value is None or isinstance(value, str | int)
 
 
 def _weight(schema: dict[str, Any]) -> int:
@@ -460,9 +559,7 @@ def _lists(schema: dict[str, Any]) -> bool:
 def _is_object(schema: dict[str, Any]) -> bool:
     """Whether a schema says something of an object's members."""
     said = schema.get("type") in (None, "object") or (isinstance(schema["type"], list) and "object" in schema["type"])
-    return said and any(
-        schema.get(word) not in (None, [], {}) for word in ("properties", "required", "additionalProperties")
-    )
+    return said and any(schema.get(word) not in (None, [], {}) for word in _OF_OBJECTS)
 
 
 def _is_alternative(schema: Any) -> bool:
@@ -482,10 +579,10 @@ def _begins_object(rules: Rules, node: Node, depth: int) -> bool:
     return isinstance(first, Literal) and first.text.startswith("{")
 
 
-def _is_of(value: Any, types: Any) -> bool:
-    """Whether a value is of a type, or of one of several."""
+def is_of_type(value: Any, types: Any) -> bool:
+    """Return whether a value is of a type, or of one of several."""
     if isinstance(types, list):
-        return any(_is_of(value, one) for one in types if not isinstance(one, list))
+        return any(is_of_type(value, one) for one in types if not isinstance(one, list))
     if types == "integer":
         return type(value) is int or (type(value) is float and value.is_integer())
     if types == "number":
