@@ -5,6 +5,9 @@ that its schema allows is a text of the grammar.
 """
 
 import json
+import re
+from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from tests.conformance.test_parser_laws import after_opening, written_by_model
 from tests.every import every
 from tests.sampling import Writer
 from turnscript.format import Format
+from turnscript.grammar.nodes import Choice, Grammar, Node, Reference, Repeat, children
 from turnscript.grammar.rest import behind, matches
 from turnscript.jsontext import json_of
 from turnscript.registry import model_formats
@@ -143,6 +147,68 @@ def test_what_a_grammar_writes_is_read_as_calls(name: str, seed: int) -> None:
         written = Writer(constraint.rules, seed, ends_of(format_)).text()
         most = MOST if several and not tool else 1
         check_calls(read(prompt, written), prompt.text[-200:] + "|" + written, most)
+
+
+FEW: dict[str, Any] = {
+    "stop": {"type": "object", "properties": {}, "additionalProperties": False},
+    "lamp": {
+        "type": "object",
+        "properties": {"on": {"type": "boolean"}, "room": {"type": "string", "enum": ["hall", "<b>"]}},
+        "required": ["room"],
+        "additionalProperties": False,
+    },
+}
+CALL = re.compile(r"(stop|lamp|weather)_call_\d+")
+
+
+def most_calls(grammar: Grammar) -> float:
+    """How many calls a text of a grammar may have at most, beside one that the prompt has begun."""
+
+    known: dict[str, float] = {}
+
+    def count(node: Node) -> float:
+        if isinstance(node, Reference):
+            if CALL.fullmatch(node.name):
+                return 1
+            if node.name not in known:
+                known[node.name] = inf  # where it leads back to itself
+                known[node.name] = count(grammar.rules[node.name])
+            return known[node.name]
+        if isinstance(node, Repeat):
+            inner = count(node.node)
+            return 0 if not inner else inf if node.most is None else inner * node.most
+        inside = [count(child) for child in children(node)]
+        return max(inside, default=0) if isinstance(node, Choice) else sum(inside)
+
+    return count(grammar.start)
+
+
+@every("name", NAMES)
+@settings(max_examples=2)
+@given(seed=st.integers(0, 1 << 32))
+def test_calls_that_are_demanded_end_and_none_follows_itself(name: str, seed: int) -> None:
+    """Of tools with few calls, which a model would write again and again; one call where one is wanted."""
+    format_ = ts.get_format(name)
+    if not has_calls(format_):
+        return
+    few = [ts.Tool(name=tool, parameters=json_of(schema)) for tool, schema in FEW.items()]
+    tools = [*few, TOOLS[0]]
+    one, any_ = ts.ToolChoice("named", name="lamp"), ts.ToolChoice("required")
+    for choice, several, most in ((any_, True, 6), (any_, False, 1), (one, True, 1)):
+        prompt = format_.prompt(asked(choice, tools, parallel_tool_calls=several), thinking=False)
+        constraint = prompt.grammar("gbnf")
+        assert constraint is not None
+        assert most_calls(constraint.rules) <= most
+        for number in range(3 if several else 1):
+            written = Writer(constraint.rules, seed + number, ends_of(format_)).text()
+            response = read(prompt, written)
+            assert not response.issues, (written, response.issues)
+            calls = [(item.name, item.arguments) for item in response.items if isinstance(item, ts.ToolCall)]
+            assert 1 <= len(calls) <= most, written
+            values = [(tool, json.loads(arguments)) for tool, arguments in calls]
+            for tool, arguments in values:
+                jsonschema_rs.validate({**SCHEMAS, **FEW}[tool], arguments)
+            assert not any(first == second and first[0] in FEW for first, second in pairwise(values)), written
 
 
 @every("name", NAMES)

@@ -81,6 +81,28 @@ def test_a_call_that_can_be_only_one_never_follows_itself() -> None:
     assert not taken(alone, "\n".join([a, a]))
 
 
+SET: dict[str, Any] = {
+    "type": "object",
+    "properties": {"on": {"type": "boolean"}, "room": {"enum": ["hall", "attic"], "description": "Which"}},
+    "required": ["on"],
+    "additionalProperties": False,
+}
+
+
+def test_none_of_few_calls_follows_itself() -> None:
+    """However its white space is written. Where there are more than eight, they are as free as others."""
+    on, off, hall = call("set", on=True), call("set", on=False), call("set", on=True, room="hall")
+    asked = prompt([tool("set", SET), tool("c")])
+    for row in ([on, off, on, off], [on, hall, on], [call("c", city="a")] * 4, [hall]):
+        assert taken(asked, "\n".join(row)), row
+    spaced = hall.replace(", ", ",")
+    for row in ([on, on], [off, hall, hall], [hall, spaced], [call("set", on=True, room="cellar")]):
+        assert not taken(asked, "\n".join(row)), row
+    assert not taken(asked, call("set", room="hall"))
+    many = {**SET, "properties": {**SET["properties"], "room": {"enum": ["a", "b", "c", "d"]}}}
+    assert taken(prompt([tool("set", many)]), "\n".join([on, on]))
+
+
 def test_between_tokens_of_json_is_at_most_one_blank_or_newline() -> None:
     asked = prompt([tool("f")], parallel_tool_calls=False)
     head, tail = '<tool_call>\n{"name": "f", "arguments": ', "}\n</tool_call>"

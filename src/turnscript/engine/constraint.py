@@ -40,7 +40,7 @@ from turnscript.grammar.notations import writer_of
 from turnscript.grammar.rest import behind
 from turnscript.grammar.rules import OBJECT, Rules
 from turnscript.grammar.schema import Schema, read_schema
-from turnscript.jsontext import Json, plain, text_of
+from turnscript.jsontext import Json, json_of, plain, text_of
 from turnscript.losses import Loss
 
 
@@ -197,7 +197,7 @@ class _Call(Struct, frozen=True):
 _FEWEST_CALLS, _MOST_CALLS = 4, 16
 """Between how many calls the bound of an answer's calls lies."""
 _MOST_FIXED = 8
-"""For how many tools with but one call it is told that none follows itself."""
+"""For how many calls it is told that none follows itself, where there are but few of a tool."""
 
 
 class _Turn:
@@ -266,9 +266,9 @@ class _Turn:
         if place is None:
             raise Unsupported("a grammar of calls", "a format that has no place for calls")
         last = self._ends_all(place)
-        calls = [self._call(place, tool, index, last) for index, tool in self._demand.tools]
         group, between = place.segment.group, self._link(ToolCall.kind, ToolCall.kind)
         several = self._demand.several and between is not None and not last
+        calls = self._calls_of(place, last, _MOST_FIXED if several and self._bounded else 0)
         opening = group.open if group else place.open or place.body.begins
         if group is not None and place.segment.tentative:
             opening = f"{group.open.strip()}{place.body.begins}"
@@ -277,6 +277,20 @@ class _Turn:
         if group is not None:
             return sequence(group.open, inner, group.close)
         return sequence(inner, self._ending(place)) if several else inner
+
+    def _calls_of(self, place: Place, last: bool, most: int) -> list[_Call]:
+        """Return the calls of all tools: a rule for each, or one for each of its calls where those are few. `most`: how
+        many there may be of such rules.
+        """
+        found: list[_Call] = []
+        for index, tool in self._demand.tools:
+            path = f"$.tools[{index}].parameters"
+            data = read_schema(tool.parameters, self.rules, path)
+            few = Schema(self.rules, data, str(tool.name), path).few_objects(most) if most else []
+            most -= len(few)
+            found += [self._call(place, replace(tool, parameters=json_of(one)), index, last, True) for one in few]
+            found += [] if few else [self._call(place, tool, index, last, False)]
+        return found
 
     def _any_of(self, calls: list[_Call]) -> Reference:
         """Return the rule of a call of any tool."""
@@ -288,9 +302,9 @@ class _Turn:
         Bounded, they are at most two for each tool, within limits. A model at temperature 0 that has written a call
         tends to write it again, and would do so up to its limit of tokens.
         """
-        most = max(_FEWEST_CALLS, min(_MOST_CALLS, 2 * len(calls))) if self._bounded else None
-        fixed = [call for call in calls if call.is_fixed]
-        if most is not None and 0 < len(fixed) <= _MOST_FIXED:
+        tools = len(self._demand.tools)
+        most = max(_FEWEST_CALLS, min(_MOST_CALLS, 2 * tools)) if self._bounded else None
+        if most is not None and any(call.is_fixed for call in calls):
             return self._never_twice(calls, between, most)
         call = self._any_of(calls)
         if not between:
@@ -299,7 +313,7 @@ class _Turn:
 
     def _never_twice(self, calls: list[_Call], between: str, most: int) -> Node:
         """Return the rule of calls of which none is the one before it, as far as a grammar can tell: where a tool has
-        but one call. There is a rule for what may follow each of these, and one for all others.
+        but few calls. There is a rule for what may follow each of these, and one for all others.
         """
         others = [call.rule for call in calls if not call.is_fixed]
         free = [self.rules.add("call", choice(*others))] if others else []
@@ -331,7 +345,7 @@ class _Turn:
             *(sequence(before, one, follows[None]) for one in free),
         ]
 
-    def _call(self, place: Place, tool: Tool, index: int, last: bool) -> _Call:
+    def _call(self, place: Place, tool: Tool, index: int, last: bool, is_fixed: bool) -> _Call:
         """One call of a tool."""
         name, path = str(tool.name), f"$.tools[{index}].parameters"
         protect = place.escape.apply
@@ -342,7 +356,7 @@ class _Turn:
             raise Unsupported("a grammar of calls", "a format whose calls are told by no rules")
         close: Node = Ending(place.close) if last else Literal(place.close)
         rule = self.rules.add(self.rules.named(name, "call"), sequence(*_head(place, name), payload, close))
-        return _Call(rule, schema.is_fixed())
+        return _Call(rule, is_fixed)
 
     def _ends_all(self, place: Place) -> bool:
         """Whether the closing of a call is a string at which a model stops, so that it may be left out at the end."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from turnscript.engine.escape import Escape
 from turnscript.engine.spans import Writer
 from turnscript.engine.xmlcalls import Kind, argument_text, kind_of, shown_text
+from turnscript.grammar.schema import listed_strings
 from turnscript.jsontext import json_string
 
 ITEM = "item"
@@ -50,9 +51,7 @@ class Told(NamedTuple):
 
     def words(self) -> list[str]:
         """The strings that it allows, if it lists them."""
-        schema = self.schema if isinstance(self.schema, dict) else {}
-        listed = [schema["const"]] if "const" in schema else schema.get("enum")
-        return [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
+        return listed_strings(self.schema)
 
     def member(self, key: str) -> Told:
         """Return what it says of a member of an object."""

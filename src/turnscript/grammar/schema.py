@@ -160,14 +160,22 @@ class Schema:
         if _is_alternative(self._root):
             self._lose(self._root, _BESIDE, self._path)
 
-    def is_fixed(self) -> bool:
-        """Tell whether only one object is valid: one without members, or with one value for each."""
-        if not isinstance(self._root, dict) or self._root.keys() & {"$ref", "allOf"}:
-            return False
+    def few_objects(self, most: int) -> list[dict[str, Any]]:
+        """Return a schema for each object that is valid, if there are at most so many; else nothing."""
+        if not isinstance(self._root, dict) or self._root.keys() - _REMARKS - {"type", "$defs", *_NAMING}:
+            return []
         found = self.members()
         if found is None or found.more is not None:
-            return False
-        return all(one.required and isinstance(one.schema, dict) and "const" in one.schema for one in found.known)
+            return []
+        made: list[dict[str, Any]] = [{}]
+        for member in found.known:
+            ways = [{member.key: one} for one in _each(self._resolved(member.schema, member.path)[0])]
+            ways += [] if member.required or not ways else [{}]
+            if not 0 < len(made) * len(ways) <= most:
+                return []
+            made = [{**before, **way} for before in made for way in ways]
+        closed = {"type": "object", "additionalProperties": False}
+        return [{**closed, "properties": one, "required": list(one)} for one in made]
 
     def member(self, member: Member) -> Node:
         """The JSON texts of one member's value."""
@@ -492,7 +500,8 @@ def _listed(first: list[Node], item: Node, least: int, most: int | None) -> Node
 _MOST_TYPES = 7
 _LONGEST_INDEX = 9
 _MOST_MERGED = 8
-_OF_OBJECTS = ("properties", "required", "additionalProperties", *_OF_MEMBERS)
+_NAMING = ("properties", "required", "additionalProperties")
+_OF_OBJECTS = (*_NAMING, *_OF_MEMBERS)
 _REMARKS = frozenset({"title", "description", "$schema", "$id", "$comment", "default", "examples", "deprecated"})
 
 
@@ -502,6 +511,25 @@ def listed_strings(schema: Any) -> list[str]:
         return []
     listed = [schema["const"]] if "const" in schema else schema.get("enum")
     return [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
+
+
+def _each(schema: Any) -> list[dict[str, Any]]:
+    """Return a schema for each value that is valid, where a schema says so plainly; nothing where it does not."""
+    said = schema.keys() - _REMARKS if isinstance(schema, dict) else set()
+    type_ = schema.get("type") if "type" in said else None
+    if "const" in said and said <= {"const", "type"} and _is_simple(schema["const"]):
+        return [schema]
+    listed = schema.get("enum") if "enum" in said else {"boolean": [True, False], "null": [None]}.get(str(type_))
+    if not said <= {"enum", "type"} or not isinstance(listed, list) or not all(map(_is_simple, listed)):
+        return []
+    if type_ is None and not all(isinstance(one, str) for one in listed):  # such a text may be a string or JSON
+        return []
+    typed = {} if type_ is None else {"type": type_}
+    return [{**typed, "enum": [one]} for one in listed if is_of_type(one, type_)]
+
+
+def _is_simple(value: Any) -> bool:
+    return value is None or isinstance(value, str | int)
 
 
 def _weight(schema: dict[str, Any]) -> int:
