@@ -21,9 +21,10 @@ from tests.conformance.test_parser_laws import after_opening, written_by_model
 from tests.every import every
 from tests.sampling import Writer
 from turnscript.format import Format
+from turnscript.gateway.checks import check_calls as findings_of
 from turnscript.grammar.nodes import Choice, Grammar, Node, Reference, Repeat, children
 from turnscript.grammar.rest import behind, matches
-from turnscript.jsontext import json_of
+from turnscript.jsontext import every_member, json_of
 from turnscript.registry import model_formats
 
 PLACE = {
@@ -209,6 +210,39 @@ def test_calls_that_are_demanded_end_and_none_follows_itself(name: str, seed: in
             for tool, arguments in values:
                 jsonschema_rs.validate({**SCHEMAS, **FEW}[tool], arguments)
             assert not any(first == second and first[0] in FEW for first, second in pairwise(values)), written
+
+
+TWICE = ts.Tool(
+    name="twice",
+    parameters=json_of(
+        {
+            "type": "object",
+            "properties": {"first": {"const": 1111}, "other": {"const": 2222}},
+            "required": ["first", "other"],
+            "additionalProperties": False,
+        }
+    ),
+)
+
+
+@every("name", NAMES)
+def test_a_key_that_comes_twice_is_kept_twice_and_found(name: str) -> None:
+    """A grammar cannot tell that a free key was there before. Nothing of such a call is lost, in any API."""
+    format_ = ts.get_format(name)
+    if not has_calls(format_):
+        return
+    prompt = format_.prompt(asked(ts.ToolChoice("named", name="twice"), [TWICE]), thinking=False)
+    constraint = prompt.grammar("gbnf")
+    assert constraint is not None
+    written = Writer(constraint.rules, 1, ends_of(format_)).text()
+    response = read(prompt, written.replace("other", "first"))
+    [call] = [item for item in response.items if isinstance(item, ts.ToolCall)]
+    assert every_member(call.arguments) == [("first", "1111"), ("first", "2222")], written
+    assert "duplicate_key" in [one.kind for one in findings_of(response, [TWICE])]
+    for api in map(ts.get_api, ("openai-chat", "openai-responses", "anthropic-messages")):
+        told = api.parse_response(bytes(api.render_response(response, prompt.request).data))
+        [again] = [item for item in told.items if isinstance(item, ts.ToolCall)]
+        assert every_member(again.arguments) == every_member(call.arguments)
 
 
 @every("name", NAMES)

@@ -298,6 +298,7 @@ def test_what_is_asked_for_is_what_there_is_to_ask(
             ResponseFormat("json_schema", schema=json_of({"properties": {"a": {"type": "null"}}})),
             [("schema_mismatch", "$.a")],
         ),
+        ('{"a": 1, "a": 2}', SHAPE, [("duplicate_key", "$")]),
     ],
 )
 def test_the_final_answer_is_looked_at(
