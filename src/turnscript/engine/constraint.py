@@ -287,7 +287,7 @@ class _Turn:
         for index, tool in self._demand.tools:
             path = f"$.tools[{index}].parameters"
             data = read_schema(tool.parameters, self.rules, path)
-            few = Schema(self.rules, data, str(tool.name), path).alternatives(most) if most else []
+            few = Schema(self.rules, data, str(tool.name), path).few_objects(most) if most else []
             most -= len(few)
             found += [self._call(place, replace(tool, parameters=json_of(one)), index, last, True) for one in few]
             found += [] if few else [self._call(place, tool, index, last, False)]

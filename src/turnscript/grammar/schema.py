@@ -118,14 +118,6 @@ def json_text(value: Any) -> str:
     return text if text.isprintable() else json.dumps(value, separators=(",", ":"))
 
 
-def listed_strings(schema: Any) -> list[str]:
-    """Return the strings that a schema allows, if it lists what it allows."""
-    if not isinstance(schema, dict):
-        return []
-    listed = [schema["const"]] if "const" in schema else schema.get("enum")
-    return [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
-
-
 class Schema:
     """The rules of one schema. `name`: what its rules are called after; `path`: where it stands. `protect`: how a text
     of the schema is written in the place for which the rules are.
@@ -168,9 +160,9 @@ class Schema:
         if _is_alternative(self._root):
             self._lose(self._root, _BESIDE, self._path)
 
-    def alternatives(self, most: int) -> list[dict[str, Any]]:
+    def few_objects(self, most: int) -> list[dict[str, Any]]:
         """Return a schema for each object that is valid, if there are at most so many; else nothing."""
-        if not isinstance(self._root, dict) or self._root.keys() - _REMARKS - {"type", "$defs", *_OF_OBJECTS[:3]}:
+        if not isinstance(self._root, dict) or self._root.keys() - _REMARKS - {"type", "$defs", *_NAMING}:
             return []
         found = self.members()
         if found is None or found.more is not None:
@@ -508,8 +500,17 @@ def _listed(first: list[Node], item: Node, least: int, most: int | None) -> Node
 _MOST_TYPES = 7
 _LONGEST_INDEX = 9
 _MOST_MERGED = 8
-_OF_OBJECTS = ("properties", "required", "additionalProperties", *_OF_MEMBERS)
+_NAMING = ("properties", "required", "additionalProperties")
+_OF_OBJECTS = (*_NAMING, *_OF_MEMBERS)
 _REMARKS = frozenset({"title", "description", "$schema", "$id", "$comment", "default", "examples", "deprecated"})
+
+
+def listed_strings(schema: Any) -> list[str]:
+    """Return the strings that a schema allows, if it lists them."""
+    if not isinstance(schema, dict):
+        return []
+    listed = [schema["const"]] if "const" in schema else schema.get("enum")
+    return [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
 
 
 def _each(schema: Any) -> list[dict[str, Any]]:
