@@ -79,7 +79,8 @@ class Example(Struct):
 class Form(ABC):
     """A shape of datasets. Subclasses set the class attributes and write `score` and `read`.
 
-    `fields`: for people, what its records look like, in one line. `members`: a record without any of them is none of
+    `fields`: for people, what its records look like, in one line. `plain`: its rows are texts and no conversations,
+    and are trained as they stand. `members`: a record without any of them is none of
     this form, and its score is 0; empty: only `score` can tell.
     """
 
@@ -87,6 +88,7 @@ class Form(ABC):
     title: ClassVar[str]
     fields: ClassVar[str]
     row: ClassVar[str] = EACH
+    plain: ClassVar[bool] = False
     members: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod

@@ -20,10 +20,12 @@ from msgspec.structs import replace
 
 from turnscript.datasets.form import TRANSCRIPT, Form
 from turnscript.datasets.form_registry import forms, get_form
+from turnscript.datasets.labelled_texts import style_of
 from turnscript.datasets.members import record as members_of
 from turnscript.datasets.problems import DEFECTS, BadRow, problem_of
 from turnscript.datasets.rows import RawRow
-from turnscript.registry import formats, get_format
+from turnscript.datasets.transcript_claims import chat_in
+from turnscript.registry import formats
 
 MOST = 200
 _FITS = 0.5
@@ -191,10 +193,12 @@ def _of_texts(rows: Sequence[RawRow], file: str) -> Verdict:
         if len(rows) == 1 and _ARRAY_OF_ROWS.match(texts[0]):
             remedy = "if it is one array of all rows, give the file a name that ends in .json"
         return Verdict(rows=len(rows), refusal=f"{file}: no row is a JSON object; it begins {first!r}; {remedy}")
-    claimed = [name for name in formats() if all(get_format(name).claims(text) for text in texts)]
     plain = next((name for name in forms() if get_form(name).row == TRANSCRIPT and name not in formats()), "")
-    if claimed:
-        named = " or ".join(f"--from {name}" for name in claimed)
-        message = f"{file}: it looks like a transcript; say so ({named}), or that it is plain text (--from {plain})"
-        return Verdict(rows=len(rows), refusal=message)
+    style = style_of(texts[0])
+    if style is not None:
+        scores = [get_form(style.name).score({"text": text}) for text in texts]
+        if min(scores)[0] >= _FITS:
+            return Verdict(form=style.name, share=1.0, rows=len(rows), reasons=[scores[0][1]])
+    if found := next(filter(None, map(chat_in, texts)), ""):
+        return Verdict(rows=len(rows), refusal=f"{file}: {found} (--from {plain})")
     return Verdict(form=plain, share=1.0, rows=len(rows), reasons=["a file of text, of no format that is known"])
