@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from turnscript.conversation import Item, Request, Tool, ToolCall, ToolsChange
+from turnscript.conversation import Audio, Document, Image, Item, Request, Tool, ToolCall, ToolsChange
 from turnscript.datasets.answer_beginnings import AnswerBeginnings, Opened
 from turnscript.datasets.drafts import Draft
 from turnscript.datasets.encoding_shapes import Shapes
@@ -26,15 +26,17 @@ from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Writer
 from turnscript.errors import InvalidConversation, InvalidInput, LossyConversion, TurnscriptError
 from turnscript.format import Format
 from turnscript.losses import Loss
+from turnscript.sources import part_path
 
 WEIGHTS = {"binary": 1, "scaled": 255}
 """How weights are written, and the byte that stands for 1."""
+_REJECT = "reject"
 _NOWHERE = -1 * ITEM
 
 
 class Options(Struct, frozen=True, kw_only=True):
     """How rows become tokens. `strict`: what a format would lose is a problem. `declared`: so are calls of tools that
-    the row does not declare. `normalize_json`: the JSON of calls and results is spelled in one way. `bare_calls`: a
+    the row does not declare. `media`: `reject` makes a problem of a picture that a format drops. `normalize_json`: the JSON of calls and results is spelled in one way. `bare_calls`: a
     call at once stands as in a transcript, without the answer that its prompt has opened. `end`: the token that
     separates documents is put behind each, if the tokenizer has one. `now`: the date that a template writes.
     `largest`: the largest id that an output can hold.
@@ -47,6 +49,7 @@ class Options(Struct, frozen=True, kw_only=True):
     now: datetime | None = None
     strict: bool = False
     declared: bool = False
+    media: str = "reject"
     normalize_json: bool = False
     bare_calls: bool = False
     largest: int | None = None
@@ -107,6 +110,8 @@ class Drafter:
         except UnicodeEncodeError:
             raise _broken(texts, marks, items) from None
         losses = out.all_losses()
+        if losses and self.options.media == _REJECT:
+            _check_media(items, losses)
         if losses and self.options.strict:
             raise LossyConversion(losses, f"{self.format.name} (prompt view)")
         draft.losses = [*asked, *losses] if asked else losses
@@ -223,6 +228,19 @@ def _says(item: Item) -> bool:
     if content is None:
         return True
     return any(getattr(part, "text", True) for part in content)
+
+
+_MEDIA = (Image, Document, Audio)
+
+
+def _check_media(items: Sequence[Item], losses: Sequence[Loss]) -> None:
+    """Refuse a conversation of which a picture, a sound or a file is dropped: what is said of it would be made up."""
+    dropped = {loss.path: loss.detail for loss in losses if loss.kind == "dropped"}
+    for item in items:
+        for index, part in enumerate(getattr(item, "content", ())):
+            if isinstance(part, _MEDIA) and (where := part_path(item, index)) in dropped:
+                message = f"{dropped[where]}; `--media drop` (`media` in a plan) takes the row without it"
+                raise BadRow(Code.MEDIA, message, path=where)
 
 
 def _check_declared(request: Request) -> None:

@@ -39,6 +39,8 @@ OVERFLOWS = (REJECT, DROP_TURNS, CUT, SPLIT)
 NONE, EXACT, TURNS = "none", "exact", "turns"
 DEDUPS = (NONE, EXACT)
 EXPANSIONS = (NONE, TURNS)
+DROP = "drop"
+MEDIA = (REJECT, DROP)
 QUARANTINE, STOP = "quarantine", "stop"
 ON_BAD = (QUARANTINE, STOP)
 
@@ -62,6 +64,7 @@ _CHOICES = (
     Choice("mode", MODES),
     Choice("escape", ESCAPES),
     Choice("weights", WEIGHTS),
+    Choice("media", MEDIA),
     Choice("expand", EXPANSIONS),
     Choice("overflow", OVERFLOWS),
     Choice("dedup", DEDUPS),
@@ -101,6 +104,9 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether rows are set aside of which the format, or the messages of an output, would lose something."""
     declared: bool = False
     """Whether rows are set aside that call a tool which they do not declare."""
+    media: str = REJECT
+    """What happens to a picture, a sound or a file that the format does not show: its row is set aside, or it is left
+    out."""
     normalize_json: bool = False
     """Whether the JSON of calls and results is spelled in one way, whatever rows spell."""
     bare_calls: bool = False

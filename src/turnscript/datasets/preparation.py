@@ -217,6 +217,7 @@ def encoder_of(plan: Plan) -> Encoder:
         weights=plan.weights,
         strict=plan.strict,
         declared=plan.declared,
+        media=plan.media,
         normalize_json=plan.normalize_json,
         bare_calls=plan.bare_calls,
         end=plan.end,

@@ -42,6 +42,8 @@ class Code(StrEnum):
     """A text holds a tag of the format (only where the escape policy is to refuse them)."""
     FORMAT = "E_FORMAT"
     """The format has no way to say something in it."""
+    MEDIA = "E_MEDIA"
+    """It has a picture, a sound or a file that the format does not show (`--media drop` leaves these out)."""
     UNWANTED = "E_UNWANTED"
     """The row itself says that its answer is a bad one, so nobody shall learn it."""
     UNFINISHED = "E_UNFINISHED"
