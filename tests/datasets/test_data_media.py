@@ -1,4 +1,4 @@
-"""Owns the checks of pictures, sounds and files in rows: no answer about one is learned without it, unless asked for."""
+"""Owns the checks of pictures, sounds and files in rows: no answer about one is learned without it, unless asked."""
 
 import json
 from pathlib import Path
@@ -71,7 +71,7 @@ def test_a_picture_that_is_dropped_sets_its_row_aside(form: str, format_: str, t
 
 
 def test_a_picture_is_left_out_where_somebody_says_so(tmp_path: Path) -> None:
-    row, where = ROWS["anthropic-messages"]
+    row, _ = ROWS["anthropic-messages"]
     file = written(tmp_path / "rows.jsonl", [json.dumps(row).encode()])
     report = built(plan_for(file, form="anthropic-messages", media="drop"), tmp_path / "out")
     assert (1, 1) == (report.written, sum("image" in kind for kind in report.loss_kinds))

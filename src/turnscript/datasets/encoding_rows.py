@@ -36,10 +36,10 @@ _NOWHERE = -1 * ITEM
 
 class Options(Struct, frozen=True, kw_only=True):
     """How rows become tokens. `strict`: what a format would lose is a problem. `declared`: so are calls of tools that
-    the row does not declare. `media`: `reject` makes a problem of a picture that a format drops. `normalize_json`: the JSON of calls and results is spelled in one way. `bare_calls`: a
-    call at once stands as in a transcript, without the answer that its prompt has opened. `end`: the token that
-    separates documents is put behind each, if the tokenizer has one. `now`: the date that a template writes.
-    `largest`: the largest id that an output can hold.
+    the row does not declare. `media`: with `reject`, so is a picture that the format drops. `normalize_json`: the JSON
+    of calls and results is spelled in one way. `bare_calls`: a call at once stands as in a transcript, without the
+    answer that its prompt has opened. `end`: the token that separates documents is put behind each, if the tokenizer
+    has one. `now`: the date that a template writes. `largest`: the largest id that an output can hold.
     """
 
     mode: str = "auto"
