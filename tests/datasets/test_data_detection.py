@@ -17,7 +17,7 @@ from turnscript.datasets.form import TRANSCRIPT, Example, Form
 from turnscript.datasets.form_detection import MOST, Verdict, detect_form
 from turnscript.datasets.forms import api_logs
 from turnscript.datasets.opened import open_rows
-from turnscript.datasets.problems import Code, Problem
+from turnscript.datasets.problems import BadRow, Code, Problem
 from turnscript.datasets.rows import RawRow
 from turnscript.events import unfold
 from turnscript.registry import apis, named_formats
@@ -153,6 +153,39 @@ def test_a_recorded_stream_tells_whose_request_it_answers(name: str) -> None:
     stream = (renderer.send(unfold(answer)) + renderer.close()).decode()
     assert name == detect(*[{"request": request, "response": stream}] * 3).form
     assert "openai-chat" == detect(*[{"request": request, "response": "data: what nobody knows\n\n"}] * 3).form
+
+
+LOGGED = [json.loads(row) for row in rows_of("api-logs")]
+
+
+def test_a_log_of_several_apis_is_told_row_by_row() -> None:
+    """Even if hardly a row is of another one; a log of one API stays that one's."""
+    chat, message = LOGGED[:2]
+    assert ("api-logs", "") == (detect(*LOGGED).form, detect(*LOGGED).refusal)
+    assert "api-logs" == detect(*[chat] * 40, *[message] * 3).form
+    assert "openai-chat" == detect(*[chat] * 40).form
+    assert "" == detect(*[chat] * 5, *[SHARED] * 5).form
+    assert "" == detect(*LOGGED, *[SHARED] * 2).form
+
+
+def test_a_row_that_names_its_endpoint_is_of_that_api() -> None:
+    """Nothing else tells a bare request of Messages from one of Chat."""
+    row = {"endpoint": "https://x/v1/messages?beta=true", "body": {"model": "m", "max_tokens": 9, **CHAT}}
+    verdict = detect(row, row)
+    assert ("api-logs", ["2 of 2 rows: a request that names /v1/messages"]) == (verdict.form, verdict.reasons)
+    (example,) = form_registry.get_form("api-logs").read(json.dumps(row).encode())
+    assert ts.get_api("anthropic-messages").origin == example.request.origin
+    assert "openai-chat" == detect({"url": "/v1/chat/completions", "body": {"model": "m", **CHAT}}).form
+
+
+def test_a_row_that_two_apis_could_mean_is_refused() -> None:
+    each = [form for form in map(form_registry.get_form, apis()) if isinstance(form, api_logs.ApiLog)]
+    form = api_logs.ApiLogs([*each, *each])
+    with pytest.raises(BadRow) as caught:
+        form.read(json.dumps(LOGGED[0]).encode())
+    assert Code.FORM == caught.value.reason
+    assert "--from openai-chat" in str(caught.value)
+    assert 0.3 == form.score(LOGGED[0])[0]
 
 
 def test_only_the_first_rows_are_looked_at() -> None:

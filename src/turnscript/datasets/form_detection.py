@@ -86,7 +86,7 @@ def detect_form(rows: Sequence[RawRow], file: str) -> Verdict:
     if not records:
         return _of_texts(good, file)
     votes = sorted(_votes(records), key=lambda vote: vote.mean, reverse=True)
-    best, others = votes[0], [vote for vote in votes[1:] if vote.share]
+    best, others, doubt = _settled(votes)
     verdict = Verdict(
         form=best.name,
         share=best.share,
@@ -94,7 +94,6 @@ def detect_form(rows: Sequence[RawRow], file: str) -> Verdict:
         reasons=[f"{count} of {_rows(len(records))}: {why}" for why, count in best.reasons.most_common(3)],
         runners_up=[(vote.name, vote.share) for vote in others[:3]],
     )
-    doubt = _doubt(best, others)
     if not doubt:
         return verdict
     nearest = [(vote.name, vote.share) for vote in [best, *others] if vote.share][:3]
@@ -144,6 +143,18 @@ def _score(form: Form, record: Mapping[str, Any]) -> tuple[float, str]:
         return form.score(record)
     except DEFECTS as error:
         return 0, problem_of(error).message
+
+
+def _settled(votes: Sequence[_Votes]) -> tuple[_Votes, list[_Votes], str]:
+    """Return the best form, the others, and the doubt in it. Forms that contest each other may have one that reads the
+    rows of both."""
+    best, others = votes[0], [vote for vote in votes[1:] if vote.share]
+    doubt = _doubt(best, others)
+    for vote in [vote for vote in votes if doubt and vote.share and get_form(vote.name).covers]:
+        rest = [other for other in votes if other.share and other.name not in {vote.name, *get_form(vote.name).covers}]
+        if not _doubt(vote, rest):
+            return vote, [other for other in votes if other.share and other is not vote], ""
+    return best, others, doubt
 
 
 def _doubt(best: _Votes, others: Sequence[_Votes]) -> str:
