@@ -17,6 +17,7 @@ from turnscript.datasets.answer_beginnings import AnswerBeginnings, Opened
 from turnscript.datasets.drafts import Draft
 from turnscript.datasets.encoding_shapes import Shapes
 from turnscript.datasets.form import Example, Spoken
+from turnscript.datasets.hosted_tools import hosted_in
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.template_rows import Likeness
 from turnscript.datasets.tokenizers.raw import half_pair
@@ -90,10 +91,7 @@ class Drafter:
         example, asked = self.normalized(example)
         request = example.request
         items = request.items
-        if not any(map(_says, items)):
-            raise BadRow(Code.EMPTY, "there is nothing in it to learn from: no message says anything")
-        if self.options.declared:
-            _check_declared(request)
+        self._check(request)
         opened = self._opened(request)
         out = self._write(request if opened is None else opened.request)
         texts, marks = out.flat()
@@ -120,6 +118,18 @@ class Drafter:
         if not items[-1].open and (self.train.end or (marks[-1] & TRAINABLE and self.format.ends_late(items[-1]))):
             draft.end = scale if self.train.end else values[-1]
         return draft
+
+    def _check(self, request: Request) -> None:
+        """Raise BadRow for a conversation of which no sample may be made."""
+        if not any(map(_says, request.items)):
+            raise BadRow(Code.EMPTY, "there is nothing in it to learn from: no message says anything")
+        if (hosted := hosted_in(request.items)) is not None:
+            message = (
+                f"the provider ran {hosted.type!r} itself; `--hosted calls` or `text` (`hosted` in a plan) takes it"
+            )
+            raise BadRow(Code.HOSTED, message, path=hosted.at)
+        if self.options.declared:
+            _check_declared(request)
 
     def normalized(self, example: Example) -> tuple[Example, list[Loss]]:
         """An example with its JSON in one spelling where the options want that, and what this changed."""

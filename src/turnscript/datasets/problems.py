@@ -44,6 +44,8 @@ class Code(StrEnum):
     """The format has no way to say something in it."""
     MEDIA = "E_MEDIA"
     """It has a picture, a sound or a file that the format does not show (`--media drop` leaves these out)."""
+    HOSTED = "E_HOSTED"
+    """The provider ran a tool of its own in it (`--hosted` makes calls or a text of that)."""
     UNWANTED = "E_UNWANTED"
     """The row itself says that its answer is a bad one, so nobody shall learn it."""
     UNFINISHED = "E_UNFINISHED"
