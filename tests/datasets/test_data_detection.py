@@ -307,6 +307,36 @@ def test_a_row_that_would_be_an_object_says_why_it_is_none(row: bytes, told: str
     assert "transcript" not in refusal
 
 
+TURNS = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]
+
+
+@pytest.mark.parametrize(
+    ("row", "typo", "meant", "form"),
+    [
+        ({"mesages": TURNS}, "mesages", "messages", "messages"),
+        ({"Messages": TURNS}, "Messages", "messages", "messages"),
+        ({"messages": [{"rol": "user", "content": "Hi"}]}, "rol", "role", "messages"),
+        ({"conversations": [{"form": "human", "value": "Hi"}]}, "form", "from", "sharegpt"),
+        ({"instruction": "a", "ouput": "b", "id": 7}, "ouput", "output", "alpaca"),
+        ({"prompt": "a", "chosn": "b", "rejected": "c"}, "chosn", "chosen", "preference"),
+        ({"texxt": "Once upon a time."}, "texxt", "text", "text"),
+    ],
+)
+def test_a_typo_in_a_key_names_the_form_that_it_nearly_is(row: Any, typo: str, meant: str, form: str) -> None:
+    verdict = detect(row, row)
+    assert "" == verdict.form
+    told = f"{typo!r} is nearly {meant!r}, and with that they would be of the form {form}; name the form"
+    assert told in verdict.refusal
+
+
+def test_what_is_nearly_nothing_says_nothing_of_it() -> None:
+    deep: Any = []
+    for _ in range(500):
+        deep = [deep]
+    for row in (ODD, {"a": 1}, {"mesages": deep}, {f"mesages{at}": at for at in range(3000)}):
+        assert "nearly" not in detect(row).refusal
+
+
 def test_one_row_is_not_called_rows() -> None:
     assert ["1 of 1 row: messages with role and content"] == detect(CHAT).reasons
     assert "members of 1 row: " in detect({"odd": 1}).refusal

@@ -22,6 +22,7 @@ from turnscript.datasets.form import TRANSCRIPT, Form
 from turnscript.datasets.form_registry import forms, get_form
 from turnscript.datasets.labelled_texts import style_of
 from turnscript.datasets.members import record as members_of
+from turnscript.datasets.near_forms import near_form
 from turnscript.datasets.problems import DEFECTS, BadRow, problem_of
 from turnscript.datasets.rows import RawRow
 from turnscript.datasets.transcript_claims import chat_in
@@ -178,10 +179,19 @@ def _refusal(file: str, doubt: str, records: Sequence[Mapping[str, Any]], votes:
     shown = ", ".join(f"{key!r} ({count})" for key, count in members.most_common(8)) or "none"
     near = [f"{vote.name}: {why}" for vote in votes for why, _ in vote.reasons.most_common(1) if vote.mean > 0][:3]
     close = f"; closest: {'; '.join(near)}" if near else ""
+    near_by = near_form(records, _form_of)
+    typo = f"; {near_by}" if near_by else ""
     return (
-        f"{file}: cannot tell the form of its rows: {doubt}; members of {_rows(len(records))}: {shown}{close}; "
+        f"{file}: cannot tell the form of its rows: {doubt}; members of {_rows(len(records))}: {shown}{close}{typo}; "
         "name the form (--from FORM), or say in a map file where things are (--map FILE)"
     )
+
+
+def _form_of(records: Sequence[Mapping[str, Any]]) -> str:
+    """The form of records, empty where there is a doubt."""
+    votes = sorted(_votes(records), key=lambda vote: vote.mean, reverse=True)
+    best, _, doubt = _settled(votes)
+    return "" if doubt else best.name
 
 
 def _rows(count: int) -> str:

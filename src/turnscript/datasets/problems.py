@@ -5,6 +5,7 @@ A row is written whole or set aside whole. The code is for programs and never ch
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Any
 
@@ -70,6 +71,15 @@ class Problem(Struct, frozen=True):
     code: Code
     message: str
     pointer: str = ""
+
+
+_PARTICULARS = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\([^()]*\)|\d+")
+"""What a message says of one row alone: what stands there, and how much of it."""
+
+
+def kind_of(code: str, message: str, pointer: str) -> tuple[str, str, str]:
+    """Return what two problems have in common that need the same remedy: all but positions and what stands there."""
+    return code, _PARTICULARS.sub("_", message), _PARTICULARS.sub("_", pointer)
 
 
 class BadRow(InvalidInput):
