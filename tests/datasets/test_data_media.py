@@ -84,3 +84,24 @@ def test_a_picture_that_the_format_shows_stays(tmp_path: Path) -> None:
     row = {"messages": [{"role": "user", "content": content}, {"role": "assistant", "content": "A cat."}]}
     file = written(tmp_path / "rows.jsonl", [json.dumps(row).encode()])
     assert 1 == built(plan_for(file, format="rwkv-universal"), tmp_path / "out").written
+
+
+@pytest.mark.parametrize("form", ["openai-completions", "prompt-completion", "text", "alpaca", "messages"])
+def test_a_suffix_is_never_dropped(form: str, tmp_path: Path) -> None:
+    """What goes on behind a hole is a part of what was asked."""
+    chat = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
+    rows: dict[str, dict[str, Any]] = {
+        "openai-completions": {
+            "request": {"model": "m", "prompt": "def f("},
+            "response": {"choices": [{"text": "x)"}]},
+        },
+        "prompt-completion": {"prompt": "def f(", "completion": "x)"},
+        "text": {"text": "def f("},
+        "alpaca": {"instruction": "a", "output": "b"},
+        "messages": {"messages": chat},
+    }
+    rows[form].get("request", rows[form])["suffix"] = "    return x"
+    file = written(tmp_path / "rows.jsonl", [json.dumps(rows[form]).encode()])
+    report = built(plan_for(file, form=form), tmp_path / "out")
+    (aside,) = rejects(tmp_path / "out")
+    assert ({Code.FORM: 1}, "suffix") == (report.rejected, aside["pointer"].rpartition(".")[2])
