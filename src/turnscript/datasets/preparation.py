@@ -38,7 +38,7 @@ from turnscript.format import Format
 from turnscript.registry import get_format
 from turnscript.tableio import dump_format
 
-LAYOUT = 6
+LAYOUT = 7
 """Of the files that shards leave, and of what they hold for a row. It is raised when one of them changes."""
 SHARD_BYTES = 64 << 20
 _SMALL_SHARD = 4 << 20
