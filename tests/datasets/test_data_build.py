@@ -149,7 +149,7 @@ def test_a_worker_that_is_killed_is_named_with_its_shard(tmp_path: Path) -> None
         for child in set(me.children()) - before:
             child.kill()
 
-    with pytest.raises(WorkerDied, match=r"worker that made shard \d+ died: it was killed.*memory.*build again"):
+    with pytest.raises(WorkerDied, match=r"worker on shard \d+ died: it was killed.*memory.*build again"):
         built(plan_for(file), tmp_path / "out", Processes(1), shards=8, progress=kill)
     assert set() == set(me.children()) - before
     assert built(plan_for(file), tmp_path / "out", Inline()).rows > 3000

@@ -285,7 +285,7 @@ import pathlib, sys
 from tests.datasets.jobs import built, plan_for
 from turnscript.datasets.verify import verify
 out = pathlib.Path(sys.argv[2])
-built(plan_for(sys.argv[1], format="rwkv-goose", outputs=("jsonl",), shuffle=1), out, shards=1)
+built(plan_for(sys.argv[1], format="rwkv-goose", media="drop", outputs=("jsonl",), shuffle=1), out, shards=1)
 assert verify(out).ok
 """
 

@@ -1,6 +1,7 @@
 """Owns the checks of telling a file's form: a clear majority wins, and a doubt is a refusal that says what to do."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,17 +10,17 @@ import pytest
 
 import turnscript as ts
 from tests.datasets.jobs import built, plan_for, rejects, written
-from tests.datasets.samples import GUESSED, WITH_FILES, files_of, rows_of, samples_of
+from tests.datasets.samples import GUESSED, WITH_FILES, files_of, rows_of, samples_of, what_is_said
 from turnscript.api import Api
 from turnscript.datasets import form_registry
-from turnscript.datasets.form import Example, Form
+from turnscript.datasets.form import TRANSCRIPT, Example, Form
 from turnscript.datasets.form_detection import MOST, Verdict, detect_form
 from turnscript.datasets.forms import api_logs
 from turnscript.datasets.opened import open_rows
-from turnscript.datasets.problems import Code, Problem
+from turnscript.datasets.problems import BadRow, Code, Problem
 from turnscript.datasets.rows import RawRow
 from turnscript.events import unfold
-from turnscript.registry import apis, formats
+from turnscript.registry import apis, named_formats
 
 CHAT = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]}
 SHARED = {"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Yo"}]}
@@ -154,6 +155,39 @@ def test_a_recorded_stream_tells_whose_request_it_answers(name: str) -> None:
     assert "openai-chat" == detect(*[{"request": request, "response": "data: what nobody knows\n\n"}] * 3).form
 
 
+LOGGED = [json.loads(row) for row in rows_of("api-logs")]
+
+
+def test_a_log_of_several_apis_is_told_row_by_row() -> None:
+    """Even if hardly a row is of another one; a log of one API stays that one's."""
+    chat, message = LOGGED[:2]
+    assert ("api-logs", "") == (detect(*LOGGED).form, detect(*LOGGED).refusal)
+    assert "api-logs" == detect(*[chat] * 40, *[message] * 3).form
+    assert "openai-chat" == detect(*[chat] * 40).form
+    assert "" == detect(*[chat] * 5, *[SHARED] * 5).form
+    assert "" == detect(*LOGGED, *[SHARED] * 2).form
+
+
+def test_a_row_that_names_its_endpoint_is_of_that_api() -> None:
+    """Nothing else tells a bare request of Messages from one of Chat."""
+    row = {"endpoint": "https://x/v1/messages?beta=true", "body": {"model": "m", "max_tokens": 9, **CHAT}}
+    verdict = detect(row, row)
+    assert ("api-logs", ["2 of 2 rows: a request that names /v1/messages"]) == (verdict.form, verdict.reasons)
+    (example,) = form_registry.get_form("api-logs").read(json.dumps(row).encode())
+    assert ts.get_api("anthropic-messages").origin == example.request.origin
+    assert "openai-chat" == detect({"url": "/v1/chat/completions", "body": {"model": "m", **CHAT}}).form
+
+
+def test_a_row_that_two_apis_could_mean_is_refused() -> None:
+    each = [form for form in map(form_registry.get_form, apis()) if isinstance(form, api_logs.ApiLog)]
+    form = api_logs.ApiLogs([*each, *each])
+    with pytest.raises(BadRow) as caught:
+        form.read(json.dumps(LOGGED[0]).encode())
+    assert Code.FORM == caught.value.reason
+    assert "--from openai-chat" in str(caught.value)
+    assert 0.3 == form.score(LOGGED[0])[0]
+
+
 def test_only_the_first_rows_are_looked_at() -> None:
     assert detect(*[CHAT] * MOST, *[SHARED] * MOST).rows == MOST
 
@@ -167,16 +201,23 @@ def test_rows_that_cannot_be_read_do_not_vote() -> None:
     assert "it is empty" in detect(b" \n").refusal
 
 
-@pytest.mark.parametrize("name", formats())
+@pytest.mark.parametrize("name", [name for name in named_formats() if form_registry.get_form(name).row == TRANSCRIPT])
 def test_a_text_is_taken_for_a_transcript_only_if_somebody_says_so(name: str) -> None:
-    """Nor for a plain text, of which every token would be trained, be it a file or a member of rows."""
-    text = str(ts.render(ts.parse(CHAT, "openai-chat"), name).value)
+    """Nor for a plain text, of which every token would be trained, be it a file or a member of rows.
+
+    Mistral's are those of Llama 2 too, and either form reads the same of them.
+    """
+    request = ts.parse(CHAT, "openai-chat")
+    text = str(ts.render(request, name).value)
     for plain, verdict in {
         "text-file": detect(text.encode(), file="a.txt"),
         "text": detect({"text": text}, {"text": text}, {"text": "Once upon a time."}),
     }.items():
-        assert verdict.form == ""
-        assert f"--from {name}" in verdict.refusal
+        if verdict.form:
+            both = [form_registry.get_form(one).read(text.encode()) for one in (verdict.form, name)]
+            assert what_is_said(both[0]) == what_is_said(both[1])
+            continue
+        assert name in re.split(r"[ ,)]+", verdict.refusal)
         assert f"--from {plain})" in verdict.refusal
 
 
@@ -264,6 +305,36 @@ def test_a_row_that_would_be_an_object_says_why_it_is_none(row: bytes, told: str
     refusal = detect(row, row).refusal
     assert f": no row is a JSON object; the first is none: {told}" in refusal
     assert "transcript" not in refusal
+
+
+TURNS = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]
+
+
+@pytest.mark.parametrize(
+    ("row", "typo", "meant", "form"),
+    [
+        ({"mesages": TURNS}, "mesages", "messages", "messages"),
+        ({"Messages": TURNS}, "Messages", "messages", "messages"),
+        ({"messages": [{"rol": "user", "content": "Hi"}]}, "rol", "role", "messages"),
+        ({"conversations": [{"form": "human", "value": "Hi"}]}, "form", "from", "sharegpt"),
+        ({"instruction": "a", "ouput": "b", "id": 7}, "ouput", "output", "alpaca"),
+        ({"prompt": "a", "chosn": "b", "rejected": "c"}, "chosn", "chosen", "preference"),
+        ({"texxt": "Once upon a time."}, "texxt", "text", "text"),
+    ],
+)
+def test_a_typo_in_a_key_names_the_form_that_it_nearly_is(row: Any, typo: str, meant: str, form: str) -> None:
+    verdict = detect(row, row)
+    assert "" == verdict.form
+    told = f"{typo!r} is nearly {meant!r}, and with that they would be of the form {form}; name the form"
+    assert told in verdict.refusal
+
+
+def test_what_is_nearly_nothing_says_nothing_of_it() -> None:
+    deep: Any = []
+    for _ in range(500):
+        deep = [deep]
+    for row in (ODD, {"a": 1}, {"mesages": deep}, {f"mesages{at}": at for at in range(3000)}):
+        assert "nearly" not in detect(row).refusal
 
 
 def test_one_row_is_not_called_rows() -> None:

@@ -138,13 +138,13 @@ def test_a_clean_row_needs_no_repair_and_reads_as_with_repair() -> None:
 
 
 @pytest.mark.parametrize("written", [ARGUMENTS, f"  {ARGUMENTS}", json.dumps(ARGUMENTS)])
-def test_arguments_arrive_byte_by_byte(written: str) -> None:
-    for given in (json.dumps(written), ARGUMENTS):
+def test_a_text_of_arguments_arrives_byte_by_byte_and_an_object_in_one_spelling(written: str) -> None:
+    for given, expected in ((json.dumps(written), ARGUMENTS), (ARGUMENTS, ARGUMENTS.replace("\\u00e9", "é"))):
         row = (
             '{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","tool_calls":[{"id":"1","type":"function",'
         )
         row += f'"function":{{"name":"f","arguments":{given}}}}}]}}]}}'
-        assert the_call(read(row)).arguments.strip() == ARGUMENTS
+        assert the_call(read(row)).arguments.strip() == expected
 
 
 @pytest.mark.parametrize("tools", [f"[{TOOL}]", json.dumps(f"[{TOOL}]"), f"[{json.dumps(TOOL)}]", TOOL])

@@ -42,7 +42,28 @@ def test_rows_that_cannot_be_read_are_told_by_code_and_make_the_exit_code() -> N
     result = run("data", "inspect", ROWS)
     assert 1 == result.exit_code
     assert "E_JSON  1 row; the first is row 8: " in result.stdout
+    assert "another is" not in result.stdout
     assert "E_ARGS  1 row; the first is row 7: $.messages[1].tool_calls[0]" in result.stdout
+
+
+def test_each_different_message_has_an_example_and_not_each_code_or_value() -> None:
+    """Here and at the end of a build, of which programs get them too."""
+    texts = [7, 8, {"a": 1}, None]
+    bad = [{"messages": [{"role": "user", "content": text}, {"role": "assistant", "content": "Yo"}]} for text in texts]
+    bad += [{"messages": [{"role": who, "content": "Hi"}]} for who in ("robot", "alien")]
+    Path("bad.jsonl").write_bytes(rows(*GOOD, *bad))
+    first = len(GOOD) + 1
+    told = run("data", "inspect", "bad.jsonl", "--from", "messages").stdout
+    assert f"E_SHAPE  4 rows; the first is row {first}: " in told
+    assert f"another is row {first + 3}: $.messages[0].content: the message has no content" in told
+    assert 2 == told.count("another is") + told.count("'alien'")
+    options = ["--from", "messages", "--to", "rwkv-goose", "--tokenizer", "bytes"]
+    checked = run("data", "check", "bad.jsonl", *options).stdout
+    places = [line.split(": ")[0].strip() for line in checked.splitlines() if line.startswith("  bad.jsonl:")]
+    assert {f"bad.jsonl:{first + at}" for at in (0, 2, 3, 4)} == set(places)
+    found = json.loads(run("data", "check", "bad.jsonl", *options, "--json").stdout)
+    assert found["rejects"]["E_ROLE"]["line"] == first + 4
+    assert [1, 3] == sorted(len(one) for one in found["reject_messages"].values())
 
 
 def test_a_form_that_cannot_be_told_is_refused_with_what_to_do() -> None:

@@ -178,7 +178,7 @@ def test_rows_that_are_not_as_the_template_writes_them_are_counted_and_named(fol
         [user("And now?"), answer("Still here.")],
     )
     tokenizer = str(folder / "tokenizer.json")
-    plan = Plan(inputs=(str(rows),), template=str(EXAMPLE), tokenizer=tokenizer)
+    plan = Plan(inputs=(str(rows),), template=str(EXAMPLE), tokenizer=tokenizer, media="drop")
     for shards in (1, 3):
         report = build(plan, tmp_path / f"run{shards}", shards=shards)
         assert report is not None

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.datasets.trace_rows import FORMS, fault, form_of, read, records, rows, said
+from tests.datasets.trace_rows import FOLDER, FORMS, fault, form_of, read, records, rows, said
 from turnscript.conversation import Thinking, ToolResult
+from turnscript.datasets.files import sample
 from turnscript.datasets.form import Example
+from turnscript.datasets.form_detection import detect_form
 
 AGENT, CUSTOMER = ({"requestor": who} for who in ("assistant", "user"))  # codespell:ignore requestor
 DEPTH = 'depth_for_lakes({\n  "lake": "Bled"\n})'
@@ -217,6 +219,9 @@ def test_every_way_to_a_leaf_of_an_oasst_tree_is_an_example_with_its_ranks() -> 
         ("path 2, ranks 0, 1", ["Why is the sky blue?", "Because of scattering.", "Which one?", "Ask a friend."]),
         ("path 3, ranks 1", ["Why is the sky blue?", "It reflects the sea.", "No!"]),
         ("", ["Hi", "Hello!"]),
+        ("path 1, ranks 0", ["Hi", "Hello!"]),
+        ("path 2, ranks 1", ["Hi", "Yo."]),
+        ("", ["Why?", "Because."]),
     ]
     examples = read("oasst.jsonl")
     assert expected == [(example.label, [line.split(": ", 1)[1] for line in said(example)]) for example in examples]
@@ -231,6 +236,18 @@ def test_single_oasst_messages_are_joined_in_whatever_order_they_come() -> None:
     ]
     examples = read("oasst-messages.jsonl")
     assert expected == [(example.label, [item.at for item in example.request.items]) for example in examples]
+
+
+def test_a_tree_whose_rows_look_like_messages_is_a_tree_and_no_message() -> None:
+    """As single messages, only what was asked would be read of it."""
+    for tree in records("oasst.jsonl")[-2:]:
+        assert ("E_FORM", "line 1: $") == fault("oasst-messages", tree)
+    assert ("E_FORM", "$.text") == fault("oasst", {**records("oasst.jsonl")[-1], "text": "another"})
+    row = records("oasst.jsonl")[-1]
+    turns = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "Because."}]
+    assert ["user: Why?", "assistant: Because."] == said(one("oasst", {**row, "messages": turns}))
+    assert ("E_FORM", "$.messages") == fault("oasst", {**row, "messages": turns[::-1]})
+    assert "oasst" == detect_form(sample(str(FOLDER / "oasst.jsonl")), "oasst.jsonl").form
 
 
 def test_a_rank_may_be_spelled_as_tables_spell_it() -> None:

@@ -23,9 +23,10 @@ from turnscript.datasets.files import sha256
 from turnscript.datasets.form import Example
 from turnscript.datasets.manifest import MANIFEST, file_facts, read_manifest, write_manifest
 from turnscript.datasets.sample_checks import PROMPTS, Checker, SampleCounts, unlike
+from turnscript.datasets.shard_checks import MOST
 from turnscript.datasets.tokenizers import get_tokenizer
 from turnscript.datasets.train import Train, parse_train
-from turnscript.datasets.verify import MOST, Verification, verify
+from turnscript.datasets.verify import Verification, verify
 from turnscript.errors import InvalidInput
 
 ALL = ("binidx", "jsonl", "parquet")
@@ -272,6 +273,26 @@ def test_a_folder_that_was_not_finished_is_refused(tmp_path: Path) -> None:
         verify(tmp_path)
     with pytest.raises(InvalidInput, match="give 1 or more"):
         verify(tmp_path, every=0)
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_any_number_of_workers_finds_the_same(damaged: bool, tmp_path: Path) -> None:
+    """Rows have the numbers of their files, whatever shards and processes look at them."""
+    source = [written(tmp_path / f"{name}.jsonl", chats(60, seed=at)) for at, name in enumerate("ab")]
+    out = tmp_path / "run"
+    built(plan_for(*source, outputs=("jsonl",), shuffle=2), out, shards=5)
+    if damaged:
+        lines = (out / "train.jsonl").read_bytes().splitlines(keepends=True)
+        lines[3] = lines[3].replace(b'"loss_weight":[0,', b'"loss_weight":[1,')
+        (out / "train.jsonl").write_bytes(b"".join(lines[:7] + lines[8:]))
+        believed(out)
+    alone, many = verify(out), verify(out, workers=3)
+    assert alone == many
+    assert damaged != alone.ok
+    assert 100 < alone.rows
+    some = verify(out, every=7, workers=2)
+    assert some == verify(out, every=7)
+    assert 0 < 6 * some.rows < alone.rows
 
 
 def test_every_nth_row_can_be_looked_at_alone(tmp_path: Path) -> None:

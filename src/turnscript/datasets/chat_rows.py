@@ -3,7 +3,7 @@
 A clean row goes to the API's reader as it is. What stands in data sets and in no API is put right first:
 - members that are null because a table has a column for them, on messages, calls and parts (never inside of arguments);
 - `tool_calls` or whole lists as a string of JSON; calls without `type`, or without the object `function` around them;
-- `arguments` as an object, which becomes its text, byte by byte;
+- `arguments` as an object, which becomes its text in one spelling; a text of them stays as it is, byte by byte;
 - the answer of a tool as an object, or null, in place of a text; `thinking` for `reasoning_content`, and a thought that
   stands as tagged text before its answer;
 - marks of what is trained, which become weights.
@@ -28,6 +28,7 @@ from turnscript.datasets.members import (
     TEMPLATE,
     Members,
     absent,
+    arguments_of,
     check_unread,
     embedded,
     first_byte,
@@ -345,7 +346,7 @@ def _repair_arguments(function: Members, at: str) -> None:
     if arguments is None or is_null(arguments):
         function["arguments"] = Json(b'"{}"')
     elif first_byte(arguments) == b"{":
-        function["arguments"] = quoted(bytes(arguments).decode())
+        function["arguments"] = quoted(arguments_of(arguments))
 
 
 def _check_members(call: Members, at: str) -> None:

@@ -63,6 +63,7 @@ class Wishes(TypedDict, total=False):
     now: datetime | None
     strict: bool
     declared: bool
+    media: str
     normalize_json: bool
     bare_calls: bool
     largest: int | None
@@ -184,6 +185,7 @@ class Encoder:
             "end": self.end,
             "train": self.train.spelling,
             "escape": self.options.escape,
+            "media": self.options.media,
             "normalize_json": self.options.normalize_json,
             "bare_calls": self.options.bare_calls,
             "weights": self.options.weights,

@@ -12,11 +12,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from turnscript.conversation import Item, Request, Tool, ToolCall, ToolsChange
+from turnscript.conversation import Audio, Document, Image, Item, Request, Tool, ToolCall, ToolsChange
 from turnscript.datasets.answer_beginnings import AnswerBeginnings, Opened
 from turnscript.datasets.drafts import Draft
 from turnscript.datasets.encoding_shapes import Shapes
 from turnscript.datasets.form import Example, Spoken
+from turnscript.datasets.hosted_tools import hosted_in
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.template_rows import Likeness
 from turnscript.datasets.tokenizers.raw import half_pair
@@ -26,18 +27,20 @@ from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Writer
 from turnscript.errors import InvalidConversation, InvalidInput, LossyConversion, TurnscriptError
 from turnscript.format import Format
 from turnscript.losses import Loss
+from turnscript.sources import part_path
 
 WEIGHTS = {"binary": 1, "scaled": 255}
 """How weights are written, and the byte that stands for 1."""
+_REJECT = "reject"
 _NOWHERE = -1 * ITEM
 
 
 class Options(Struct, frozen=True, kw_only=True):
     """How rows become tokens. `strict`: what a format would lose is a problem. `declared`: so are calls of tools that
-    the row does not declare. `normalize_json`: the JSON of calls and results is spelled in one way. `bare_calls`: a
-    call at once stands as in a transcript, without the answer that its prompt has opened. `end`: the token that
-    separates documents is put behind each, if the tokenizer has one. `now`: the date that a template writes.
-    `largest`: the largest id that an output can hold.
+    the row does not declare. `media`: with `reject`, so is a picture that the format drops. `normalize_json`: the JSON
+    of calls and results is spelled in one way. `bare_calls`: a call at once stands as in a transcript, without the
+    answer that its prompt has opened. `end`: the token that separates documents is put behind each, if the tokenizer
+    has one. `now`: the date that a template writes. `largest`: the largest id that an output can hold.
     """
 
     mode: str = "auto"
@@ -47,6 +50,7 @@ class Options(Struct, frozen=True, kw_only=True):
     now: datetime | None = None
     strict: bool = False
     declared: bool = False
+    media: str = "reject"
     normalize_json: bool = False
     bare_calls: bool = False
     largest: int | None = None
@@ -87,10 +91,7 @@ class Drafter:
         example, asked = self.normalized(example)
         request = example.request
         items = request.items
-        if not any(map(_says, items)):
-            raise BadRow(Code.EMPTY, "there is nothing in it to learn from: no message says anything")
-        if self.options.declared:
-            _check_declared(request)
+        self._check(request)
         opened = self._opened(request)
         out = self._write(request if opened is None else opened.request)
         texts, marks = out.flat()
@@ -107,6 +108,8 @@ class Drafter:
         except UnicodeEncodeError:
             raise _broken(texts, marks, items) from None
         losses = out.all_losses()
+        if losses and self.options.media == _REJECT:
+            _check_media(items, losses)
         if losses and self.options.strict:
             raise LossyConversion(losses, f"{self.format.name} (prompt view)")
         draft.losses = [*asked, *losses] if asked else losses
@@ -115,6 +118,18 @@ class Drafter:
         if not items[-1].open and (self.train.end or (marks[-1] & TRAINABLE and self.format.ends_late(items[-1]))):
             draft.end = scale if self.train.end else values[-1]
         return draft
+
+    def _check(self, request: Request) -> None:
+        """Raise BadRow for a conversation of which no sample may be made."""
+        if not any(map(_says, request.items)):
+            raise BadRow(Code.EMPTY, "there is nothing in it to learn from: no message says anything")
+        if (hosted := hosted_in(request.items)) is not None:
+            message = (
+                f"the provider ran {hosted.type!r} itself; `--hosted calls` or `text` (`hosted` in a plan) takes it"
+            )
+            raise BadRow(Code.HOSTED, message, path=hosted.at)
+        if self.options.declared:
+            _check_declared(request)
 
     def normalized(self, example: Example) -> tuple[Example, list[Loss]]:
         """Return an example with its JSON in one spelling where the options want that, and what this changed."""
@@ -223,6 +238,19 @@ def _says(item: Item) -> bool:
     if content is None:
         return True
     return any(getattr(part, "text", True) for part in content)
+
+
+_MEDIA = (Image, Document, Audio)
+
+
+def _check_media(items: Sequence[Item], losses: Sequence[Loss]) -> None:
+    """Refuse a conversation of which a picture, a sound or a file is dropped: what is said of it would be made up."""
+    dropped = {loss.path: loss.detail for loss in losses if loss.kind == "dropped"}
+    for item in items:
+        for index, part in enumerate(getattr(item, "content", ())):
+            if isinstance(part, _MEDIA) and (where := part_path(item, index)) in dropped:
+                message = f"{dropped[where]}; `--media drop` (`media` in a plan) takes the row without it"
+                raise BadRow(Code.MEDIA, message, path=where)
 
 
 def _check_declared(request: Request) -> None:

@@ -19,10 +19,13 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from turnscript.datasets.shard import Done, run_shard_in
 from turnscript.errors import InvalidInput, TurnscriptError
+
+if TYPE_CHECKING:
+    from turnscript.datasets.worker import Checks
 
 Tell = Callable[[int, Done], None]
 """Called with the number of a shard and how far it is."""
@@ -100,12 +103,16 @@ class Shard(Executor):
 
 
 class Processes(Executor):
-    """Several processes of this machine; as many as there are processors if nobody says."""
+    """Several processes of this machine; as many as there are processors if nobody says.
 
-    def __init__(self, count: int | None = None) -> None:
+    `checks`: shards are checked and not made.
+    """
+
+    def __init__(self, count: int | None = None, checks: Checks | None = None) -> None:
         if count is not None and count < 1:
             raise InvalidInput(f"there cannot be {count} workers; give 1 or more", got=str(count))
         self.count = count if count is not None else processors()
+        self._checks = checks
 
     def run(self, out: str, numbers: Sequence[int], tell: Tell) -> None:
         with self.begun(out, "", len(numbers)) as run:
@@ -137,7 +144,8 @@ class Processes(Executor):
 
     def _worker(self, out: str, tokenizer: str, shards: int, heard: queue.SimpleQueue[_Word]) -> _Worker:
         """Return one of those that make so many shards together."""
-        return _Worker(out, tokenizer, heard, _LARGE_PAGES if shards >= _MANY * self.count else {})
+        given = [out, tokenizer, self._checks]
+        return _Worker(given, heard, _LARGE_PAGES if shards >= _MANY * self.count else {})
 
 
 def _share_out(numbers: Sequence[int], workers: Sequence[_Worker], heard: queue.SimpleQueue[_Word], tell: Tell) -> None:
@@ -173,19 +181,19 @@ def _next(heard: queue.SimpleQueue[_Word]) -> _Word:
 
 
 class _Worker:
-    """A process that makes shards. What it says comes to the queue, None when it is gone.
+    """A process that makes or checks shards. What it says comes to the queue, None when it is gone.
 
-    `environment`: what it is given unless the caller's environment has that already.
+    `given`: what `work` is given. `environment`: what it is given unless the caller's environment has that already.
     """
 
     def __init__(
-        self, out: str, tokenizer: str, heard: queue.SimpleQueue[_Word], environment: Mapping[str, str]
+        self, given: Sequence[object], heard: queue.SimpleQueue[_Word], environment: Mapping[str, str]
     ) -> None:
         # Libraries that start threads of their own would take the processors from the other workers.
         alone = {"RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "OPENBLAS_NUM_THREADS": "1"}
         # Without -P, a json.py in the working folder, which may be that of a stranger's data set, would be run.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _PROGRAM, json.dumps({"path": sys.path, "work": [out, tokenizer]})],
+            [sys.executable, "-P", "-c", _PROGRAM, json.dumps({"path": sys.path, "work": given})],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**alone, **environment, **os.environ},
@@ -195,6 +203,7 @@ class _Worker:
         )
         self.shard = -1
         self._heard = heard
+        self._again = "verify again" if given[-1] else "Finished shards are kept: build again"
         threading.Thread(target=self._listen, daemon=True).start()
 
     def take(self, number: int) -> None:
@@ -230,7 +239,7 @@ class _Worker:
             why = f"it was ended by signal {-code}; what it was doing is made again if you build again"
         else:
             why = "its last words are above; if they show a defect of turnscript, please report it"
-        return WorkerDied(f"the worker that made shard {shard} died: {why}. Finished shards are kept: build again.")
+        return WorkerDied(f"the worker on shard {shard} died: {why}. {self._again}.")
 
     def _say(self, number: int) -> None:
         assert self._process.stdin is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,32 +58,42 @@ class Inputs:
         self.encoder = encoder_of(prepared.plan)
         self._forms = forms_of(prepared.plan, {file.form for file in prepared.files})
         self._made = RowSamples(self.encoder, prepared.plan, chats=prepared.chats)
+        self.count = self.places = 0
 
-    def rows(self, files: Iterable[int], every: int = 1, only: frozenset[Source] | None = None) -> Iterator[Expected]:
-        """Give rows of some files: every n-th of all, or only some. Those left out are read, and not encoded."""
+    def rows(self, files: Iterable[int], only: frozenset[Source]) -> Iterator[Expected]:
+        """Some rows of some files. The others are read, and not encoded."""
         wanted = set(files)
         seen = [0] * len(self._prepared.files)
-        count = 0
-        for part in (part for parts in self._prepared.shards for part in parts):
-            if part.file not in wanted:
+        for part in (part for parts in self._prepared.shards for part in parts if part.file in wanted):
+            before = seen[part.file]
+            for row in self.of_part(part, lambda _, source: source._replace(number=source.number + before) in only):  # noqa: B023
+                yield row._replace(source=Source(part.file, before + row.source.number))
+            seen[part.file] += self.places
+
+    def of_part(self, part: Part, chosen: Callable[[int, Source], bool]) -> Iterator[Expected]:
+        """The rows of a part that are chosen, by how many came before and by their numbers in the part.
+
+        Those that are left out are read, and not encoded. When all are read, `count` says how many there were, and
+        `places` how many numbers they have.
+        """
+        waiting: list[tuple[Source, list[Example]]] = []
+        size = 0
+        found = read(moved(part, self._prepared.folder).piece, limit=self._prepared.plan.row_bytes)
+        form = self._forms[self._prepared.files[part.file].form]
+        self.count = 0
+        for count, raw in enumerate(found):
+            self.count = count + 1
+            source = Source(part.file, raw.number)
+            if not chosen(count, source) or (raw.problem is not None and raw.readings is None):
                 continue
-            waiting: list[tuple[Source, list[Example]]] = []
-            size = 0
-            found = read(moved(part, self._prepared.folder).piece, limit=self._prepared.plan.row_bytes)
-            for raw in found:
-                source = Source(part.file, seen[part.file] + raw.number)
-                chosen = source in only if only is not None else count % every == 0
-                count += 1
-                if not chosen or (raw.problem is not None and raw.readings is None):
-                    continue
-                examples = examples_of(self._forms[self._prepared.files[part.file].form], raw)
-                waiting.append((source, [] if isinstance(examples, Problem) else examples))
-                size += len(raw.data)
-                if len(waiting) >= BATCH_ROWS or size >= BATCH_BYTES:
-                    yield from self._encoded(waiting)
-                    waiting, size = [], 0
-            yield from self._encoded(waiting)
-            seen[part.file] += found.numbers
+            examples = examples_of(form, raw)
+            waiting.append((source, [] if isinstance(examples, Problem) else examples))
+            size += len(raw.data)
+            if len(waiting) >= BATCH_ROWS or size >= BATCH_BYTES:
+                yield from self._encoded(waiting)
+                waiting, size = [], 0
+        yield from self._encoded(waiting)
+        self.places = found.numbers
 
     def _encoded(self, rows: Sequence[tuple[Source, list[Example]]]) -> Iterator[Expected]:
         for (source, _), made in zip(rows, self._made.make([examples for _, examples in rows]), strict=True):
@@ -121,11 +131,18 @@ class Fingerprints:
             self._blocks.append(np.array(self._waiting, dtype=self._type))
             self._waiting = []
 
+    def block(self) -> NDArray[Any]:
+        """What was added, which is then no longer here."""
+        blocks, self._blocks, self._waiting = [*self._blocks, np.array(self._waiting, dtype=self._type)], [], []
+        return np.concatenate(blocks)
+
+    def take(self, block: NDArray[Any]) -> None:
+        """Take what was added elsewhere, of rows behind all that are here."""
+        self._blocks.append(block)
+
     def finish(self) -> None:
         """Finish once all rows were added."""
-        self._blocks.append(np.array(self._waiting, dtype=self._type))
-        self.entries = np.concatenate(self._blocks)
-        self._blocks, self._waiting = [], []
+        self.entries = self.block()
         files = self.entries["file"]
         for file in np.unique(files).tolist():
             first, last = np.searchsorted(files, [file, file + 1]).tolist()

@@ -79,14 +79,17 @@ class Example(Struct):
 class Form(ABC):
     """A shape of datasets. Subclasses set the class attributes and write `score` and `read`.
 
-    `fields`: for people, what its records look like, in one line. `members`: a record without any of them is none of
-    this form, and its score is 0; empty: only `score` can tell.
+    `fields`: for people, what its records look like, in one line. `plain`: its rows are texts and no conversations,
+    and are trained as they stand. `covers`: other forms whose rows it reads too, each as the one that fits it.
+    `members`: a record without any of them is none of this form, and its score is 0; empty: only `score` can tell.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     fields: ClassVar[str]
     row: ClassVar[str] = EACH
+    plain: ClassVar[bool] = False
+    covers: ClassVar[frozenset[str]] = frozenset()
     members: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod

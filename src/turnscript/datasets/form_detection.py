@@ -20,10 +20,13 @@ from msgspec.structs import replace
 
 from turnscript.datasets.form import TRANSCRIPT, Form
 from turnscript.datasets.form_registry import forms, get_form
+from turnscript.datasets.labelled_texts import style_of
 from turnscript.datasets.members import record as members_of
+from turnscript.datasets.near_forms import near_form
 from turnscript.datasets.problems import DEFECTS, BadRow, problem_of
 from turnscript.datasets.rows import RawRow
-from turnscript.registry import formats, get_format
+from turnscript.datasets.transcript_claims import chat_in
+from turnscript.registry import formats
 
 MOST = 200
 _FITS = 0.5
@@ -84,7 +87,7 @@ def detect_form(rows: Sequence[RawRow], file: str) -> Verdict:
     if not records:
         return _of_texts(good, file)
     votes = sorted(_votes(records), key=lambda vote: vote.mean, reverse=True)
-    best, others = votes[0], [vote for vote in votes[1:] if vote.share]
+    best, others, doubt = _settled(votes)
     verdict = Verdict(
         form=best.name,
         share=best.share,
@@ -92,7 +95,6 @@ def detect_form(rows: Sequence[RawRow], file: str) -> Verdict:
         reasons=[f"{count} of {_rows(len(records))}: {why}" for why, count in best.reasons.most_common(3)],
         runners_up=[(vote.name, vote.share) for vote in others[:3]],
     )
-    doubt = _doubt(best, others)
     if not doubt:
         return verdict
     nearest = [(vote.name, vote.share) for vote in [best, *others] if vote.share][:3]
@@ -144,6 +146,18 @@ def _score(form: Form, record: Mapping[str, Any]) -> tuple[float, str]:
         return 0, problem_of(error).message
 
 
+def _settled(votes: Sequence[_Votes]) -> tuple[_Votes, list[_Votes], str]:
+    """Return the best form, the others, and the doubt in it. Forms that contest each other may have one that reads the
+    rows of both."""
+    best, others = votes[0], [vote for vote in votes[1:] if vote.share]
+    doubt = _doubt(best, others)
+    for vote in [vote for vote in votes if doubt and vote.share and get_form(vote.name).covers]:
+        rest = [other for other in votes if other.share and other.name not in {vote.name, *get_form(vote.name).covers}]
+        if not _doubt(vote, rest):
+            return vote, [other for other in votes if other.share and other is not vote], ""
+    return best, others, doubt
+
+
 def _doubt(best: _Votes, others: Sequence[_Votes]) -> str:
     """Return why the best form may be the wrong one; nothing if it is not."""
     count = len(best.scores)
@@ -165,10 +179,19 @@ def _refusal(file: str, doubt: str, records: Sequence[Mapping[str, Any]], votes:
     shown = ", ".join(f"{key!r} ({count})" for key, count in members.most_common(8)) or "none"
     near = [f"{vote.name}: {why}" for vote in votes for why, _ in vote.reasons.most_common(1) if vote.mean > 0][:3]
     close = f"; closest: {'; '.join(near)}" if near else ""
+    near_by = near_form(records, _form_of)
+    typo = f"; {near_by}" if near_by else ""
     return (
-        f"{file}: cannot tell the form of its rows: {doubt}; members of {_rows(len(records))}: {shown}{close}; "
+        f"{file}: cannot tell the form of its rows: {doubt}; members of {_rows(len(records))}: {shown}{close}{typo}; "
         "name the form (--from FORM), or say in a map file where things are (--map FILE)"
     )
+
+
+def _form_of(records: Sequence[Mapping[str, Any]]) -> str:
+    """The form of records, empty where there is a doubt."""
+    votes = sorted(_votes(records), key=lambda vote: vote.mean, reverse=True)
+    best, _, doubt = _settled(votes)
+    return "" if doubt else best.name
 
 
 def _rows(count: int) -> str:
@@ -191,10 +214,12 @@ def _of_texts(rows: Sequence[RawRow], file: str) -> Verdict:
         if len(rows) == 1 and _ARRAY_OF_ROWS.match(texts[0]):
             remedy = "if it is one array of all rows, give the file a name that ends in .json"
         return Verdict(rows=len(rows), refusal=f"{file}: no row is a JSON object; it begins {first!r}; {remedy}")
-    claimed = [name for name in formats() if all(get_format(name).claims(text) for text in texts)]
     plain = next((name for name in forms() if get_form(name).row == TRANSCRIPT and name not in formats()), "")
-    if claimed:
-        named = " or ".join(f"--from {name}" for name in claimed)
-        message = f"{file}: it looks like a transcript; say so ({named}), or that it is plain text (--from {plain})"
-        return Verdict(rows=len(rows), refusal=message)
+    style = style_of(texts[0])
+    if style is not None:
+        scores = [get_form(style.name).score({"text": text}) for text in texts]
+        if min(scores)[0] >= _FITS:
+            return Verdict(form=style.name, share=1.0, rows=len(rows), reasons=[scores[0][1]])
+    if found := next(filter(None, map(chat_in, texts)), ""):
+        return Verdict(rows=len(rows), refusal=f"{file}: {found} (--from {plain})")
     return Verdict(form=plain, share=1.0, rows=len(rows), reasons=["a file of text, of no format that is known"])

@@ -12,11 +12,13 @@ from msgspec import Struct, field
 
 from turnscript.datasets.files import compression_of, container_of, sample
 from turnscript.datasets.opened import AUTO, RowReader
-from turnscript.datasets.problems import Problem
+from turnscript.datasets.problems import Problem, kind_of
 from turnscript.datasets.rows import RawRow
 
 ROWS = 200
 """So many rows of a file are looked at."""
+MOST_KINDS = 20
+"""So many problems with different messages are kept."""
 
 
 class Other(Struct, frozen=True):
@@ -31,7 +33,8 @@ class Found(Struct):
 
     `share`: of the `told` rows that the form was told from, those that it fits. `evidence`: why. `fields`: the members
     of records, with how many rows have them. `items`: the kinds of items of conversations, with how many there are.
-    `bytes`: the shortest row, the middle one, the longest. `problems`: of rows that cannot be read, by code.
+    `bytes`: the shortest row, the middle one, the longest. `problems`: of rows that cannot be read, by code;
+    `first_problems`: the first of each different message.
     """
 
     file: str
@@ -82,11 +85,14 @@ def _count(found: Found, reader: RowReader, rows: Sequence[RawRow]) -> None:
     """Count what the conversations hold. A file that is one row is read again: the sample is its records."""
     items: Counter[str] = Counter()
     problems: Counter[str] = Counter()
+    kinds: set[tuple[str, str, str]] = set()
     for raw in reader.raw_rows() if reader.whole else rows:
         row = reader.read(raw)
         if row.problem is not None:
             problems[row.problem.code] += 1
-            if not any(problem.code == row.problem.code for _, problem in found.first_problems):
+            kind = kind_of(row.problem.code, row.problem.message, row.problem.pointer)
+            if kind not in kinds and len(kinds) < MOST_KINDS:
+                kinds.add(kind)
                 found.first_problems.append((row.line, row.problem))
         for example in row.examples:
             conversation = example.request.conversation

@@ -12,7 +12,7 @@ import msgspec
 
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.errors import InvalidRequest
-from turnscript.jsontext import UTF_8, Json, excerpt, read_list, read_object, type_name, utf8
+from turnscript.jsontext import UTF_8, Json, excerpt, read_list, read_object, respace, type_name, utf8, with_characters
 
 Members = dict[str, Json]
 
@@ -21,7 +21,19 @@ _decode_text = msgspec.json.Decoder(str).decode
 CONVERSATIONAL = frozenset(
     {"messages", "conversations", "conversation", "dialog", "dialogue", "turns", "chat", "history", "transcript"}
     | {"system", "system_prompt", "instruction", "instructions", "input", "output", "prompt", "completion", "response"}
-    | {"query", "question", "answer", "context", "chosen", "rejected", "tools", "functions", "text", "segments"}
+    | {
+        "suffix",
+        "query",
+        "question",
+        "answer",
+        "context",
+        "chosen",
+        "rejected",
+        "tools",
+        "functions",
+        "text",
+        "segments",
+    }
     | {"choices", "options", "passage", "documents", "image", "images", "audio", "audios", "video", "videos"}
     | {"reasoning", "reasoning_content", "thinking", "thought", "rationale", "chain_of_thought", "cot"}
     | {"tool_calls", "function_call", "function_calls", "tool_plan", "request", "trajectory", "traj", "utterances"}
@@ -145,6 +157,15 @@ def json_in(inside: str, at: str) -> Json:
 
 def _excerpt(inside: str) -> str:
     return repr(inside if len(inside) <= 60 else f"{inside[:57]}...")
+
+
+def arguments_of(value: Json | str) -> str:
+    """An object of arguments as the text of a call, in one spelling, whatever white space and escapes the row has.
+
+    Numbers, the order of keys and keys that come twice stay. A text of arguments is what a model wrote, and is not for
+    this.
+    """
+    return with_characters(respace(value))
 
 
 def quoted(inside: str) -> Json:

@@ -20,14 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnscript.datasets.files import sha256
+from turnscript.datasets.form_registry import get_form
 from turnscript.datasets.fullness import written_in
 from turnscript.datasets.losskinds import summed
 from turnscript.datasets.manifest import file_facts, finished, manifest_of, withdraw, write_manifest
+from turnscript.datasets.ordercheck import MOST_TRAINED, TRAINED_WHOLE
 from turnscript.datasets.output import Batch, OutputFacts, OutputWriter
 from turnscript.datasets.output_registry import get_output
 from turnscript.datasets.packing import pack
 from turnscript.datasets.packingnames import read_packing
-from turnscript.datasets.plan import EXACT, Plan, names
+from turnscript.datasets.plan import AUTO, EXACT, Plan, names
 from turnscript.datasets.plan import REJECTS_FILE as REJECTS_FILE
 from turnscript.datasets.preparation import Prepared, load_prepared
 from turnscript.datasets.report import FileReport, Report, TemplateReport
@@ -45,6 +47,7 @@ from turnscript.datasets.shardfiles import (
     sync_folder,
     unfinished,
 )
+from turnscript.datasets.train import parse_train
 from turnscript.errors import Conflict, InvalidInput
 
 _LOCK = ".lock"
@@ -241,7 +244,15 @@ class _Count:
         for record in self._records:
             report.cuts.add(record.cuts)
         report.template = _template_report(self._prepared, self._records)
+        if report.share > MOST_TRAINED and _is_of_chats(self._prepared.plan):
+            report.warnings[TRAINED_WHOLE] = report.written
         return report
+
+
+def _is_of_chats(plan: Plan) -> bool:
+    """Return whether a plan trains what is said in chats: neither all of them, nor what somebody calls plain text."""
+    named_plain = plan.form != AUTO and get_form(plan.form).plain
+    return not parse_train(plan.train).everything and not named_plain
 
 
 def _template_report(prepared: Prepared, records: Sequence[Record]) -> TemplateReport:

@@ -26,6 +26,10 @@ SHOWN_ANEW = "W_SHOWN_ANEW"
 """A turn before the last has a thought, or begins with a call, and later prompts may show it in another way."""
 OWN_WORDS = "W_OWN_WORDS"
 """Tools are declared or called in a row that no chat template wrote."""
+TRAINED_WHOLE = "W_TRAINED_WHOLE"
+"""Nearly every token is trained by a plan that trains what a model says in chats."""
+MOST_TRAINED = 0.95
+"""The share of the tokens above which the warning comes: in chats somebody asks, and that is not trained."""
 WARNINGS = {
     CALL_FIRST: "a tool is called before any user said something",
     CALL_ALONE: "a tool is called without a word to the user before",
@@ -35,6 +39,8 @@ WARNINGS = {
     "otherwise; `--expand turns` makes a sample of each turn, as its own prompt leads to it",
     OWN_WORDS: "tools are told in the words of the format, not in those of the model's own chat template, with which "
     "it may be served; `--template` takes those",
+    TRAINED_WHOLE: f"more than {MOST_TRAINED:.0%} of all tokens are trained, as in plain text; `turnscript data "
+    "preview` shows them; `--from FORM` says which chats the rows hold, or that they are texts",
 }
 
 

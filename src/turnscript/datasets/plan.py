@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from turnscript.datasets.hosted_tools import HOSTED, REJECT
 from turnscript.datasets.packingnames import read_packing
 from turnscript.datasets.train import parse_train
 from turnscript.errors import InvalidInput
@@ -34,11 +35,13 @@ AUTO = "auto"
 ESCAPES = (AUTO, "reject", "none")
 MODES = (AUTO, "ids", "text")
 WEIGHTS = ("binary", "scaled")
-REJECT, DROP_TURNS, CUT, SPLIT = "reject", "drop-turns", "cut", "split"
+DROP_TURNS, CUT, SPLIT = "drop-turns", "cut", "split"
 OVERFLOWS = (REJECT, DROP_TURNS, CUT, SPLIT)
 NONE, EXACT, TURNS = "none", "exact", "turns"
 DEDUPS = (NONE, EXACT)
 EXPANSIONS = (NONE, TURNS)
+DROP = "drop"
+MEDIA = (REJECT, DROP)
 QUARANTINE, STOP = "quarantine", "stop"
 ON_BAD = (QUARANTINE, STOP)
 
@@ -62,6 +65,8 @@ _CHOICES = (
     Choice("mode", MODES),
     Choice("escape", ESCAPES),
     Choice("weights", WEIGHTS),
+    Choice("media", MEDIA),
+    Choice("hosted", HOSTED),
     Choice("expand", EXPANSIONS),
     Choice("overflow", OVERFLOWS),
     Choice("dedup", DEDUPS),
@@ -101,6 +106,12 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether rows are set aside of which the format, or the messages of an output, would lose something."""
     declared: bool = False
     """Whether rows are set aside that call a tool which they do not declare."""
+    media: str = REJECT
+    """What happens to a picture, a sound or a file that the format does not show: its row is set aside, or it is left
+    out."""
+    hosted: str = REJECT
+    """What becomes of what a provider's own tools did: its row is set aside, or it is a text that is not learnt, or
+    calls with results."""
     normalize_json: bool = False
     """Whether the JSON of calls and results is spelled in one way, whatever rows spell."""
     bare_calls: bool = False

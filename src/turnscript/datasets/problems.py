@@ -5,6 +5,7 @@ A row is written whole or set aside whole. The code is for programs and never ch
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Any
 
@@ -44,6 +45,10 @@ class Code(StrEnum):
     """A text holds a tag of the format (only where the escape policy is to refuse them)."""
     FORMAT = "E_FORMAT"
     """The format has no way to say something in it."""
+    MEDIA = "E_MEDIA"
+    """It has a picture, a sound or a file that the format does not show (`--media drop` leaves these out)."""
+    HOSTED = "E_HOSTED"
+    """The provider ran a tool of its own in it (`--hosted` makes calls or a text of that)."""
     UNWANTED = "E_UNWANTED"
     """The row itself says that its answer is a bad one, so nobody shall learn it."""
     UNFINISHED = "E_UNFINISHED"
@@ -68,6 +73,15 @@ class Problem(Struct, frozen=True):
     code: Code
     message: str
     pointer: str = ""
+
+
+_PARTICULARS = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\([^()]*\)|\d+")
+"""What a message says of one row alone: what stands there, and how much of it."""
+
+
+def kind_of(code: str, message: str, pointer: str) -> tuple[str, str, str]:
+    """Return what two problems have in common that need the same remedy: all but positions and what stands there."""
+    return code, _PARTICULARS.sub("_", message), _PARTICULARS.sub("_", pointer)
 
 
 class BadRow(InvalidInput):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from turnscript.conversation import ToolCall
 from turnscript.datasets.form import Example, Form
+from turnscript.datasets.members import arguments_of
 from turnscript.datasets.problems import DEFECTS, Problem, problem_of
 from turnscript.datasets.rows import RawRow
 from turnscript.errors import TurnscriptError
@@ -14,13 +16,27 @@ def examples_of(form: Form, row: RawRow) -> list[Example] | Problem:
     """Return what a form makes of a row, or why it cannot be used."""
     try:
         if row.problem is None:
-            return form.read(row.data)
+            return [_in_one_spelling(example, row.data) for example in form.read(row.data)]
         if row.readings is None:
             return row.problem
         without = form.read(row.readings.without)
         return without if all(_says(form.read, one, without) for one in row.readings.marked) else row.problem
     except (TurnscriptError, *DEFECTS) as error:
         return problem_of(error)
+
+
+def _in_one_spelling(example: Example, data: bytes) -> Example:
+    """An example whose arguments that are objects in the row, as in logs and sessions, have one spelling.
+
+    Quotes in a text of arguments are escaped there, so what stands in the row as it is was an object.
+    """
+    if example.spoken is None and example.given is not None:
+        for item in example.given.items:
+            if isinstance(item, ToolCall) and '"' in item.arguments and not item.custom:
+                spelled = arguments_of(item.arguments)
+                if spelled != item.arguments and item.arguments.encode("utf-8", "surrogatepass") in data:
+                    item.arguments = spelled
+    return example
 
 
 def _says(read: Callable[[bytes], list[Example]], marked: bytes, without: Sequence[Example]) -> bool:

@@ -5,7 +5,7 @@
 - A result answers a call that waits for one. An id may come again once its call was answered: many datasets count from
   the beginning in every turn.
 - Nothing stands in the conversation that has no kind here: an item of an unknown role or type is refused, and so is a
-  content part of an unknown type.
+  content part of an unknown type. Of what a provider's own tools did, the plan says what becomes.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from turnscript.conversation import (
     ToolResult,
     User,
 )
+from turnscript.datasets.hosted_tools import is_hosted
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.jsontext import is_object
 
@@ -75,7 +76,7 @@ def check_items(items: Sequence[Item]) -> None:
             says = _check_content(item) or says
             if kind is ToolResult:
                 paired.append(item)  # type: ignore[arg-type]
-        elif isinstance(item, Opaque):
+        elif isinstance(item, Opaque) and not is_hosted(item):
             raise _unknown(item)
     if not says:
         message = "nobody says anything in it" if items else "there is no message in it"

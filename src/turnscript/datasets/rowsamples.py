@@ -18,6 +18,7 @@ from turnscript.datasets.drafts import DIGEST
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.expansion import UNTRAINED, expanded, turns_of
 from turnscript.datasets.form import Example
+from turnscript.datasets.hosted_tools import REJECT, retold
 from turnscript.datasets.overflow import Overflow
 from turnscript.datasets.plan import CUT, DROP_TURNS, TURNS, Plan
 from turnscript.datasets.preparation import format_of
@@ -57,6 +58,7 @@ class RowSamples:
         self._encoder = encoder
         self._chats = chats
         self._strict = plan.strict
+        self._hosted = plan.hosted
         self._expands = plan.expand == TURNS
         self._forgotten = format_of(plan).forgets
         self._limit = plan.limit
@@ -65,6 +67,8 @@ class RowSamples:
 
     def make(self, rows: Sequence[Sequence[Example]]) -> Iterator[Made]:
         """Give what becomes of each row. One without examples has no samples either, and no problem."""
+        if self._hosted != REJECT:
+            rows = [[retold(example, self._hosted) for example in row] for row in rows]
         if self._expands:
             yield from self._make_turns(rows)
             return
@@ -77,6 +81,7 @@ class RowSamples:
 
     def parts(self, example: Example) -> list[Example]:
         """Return what there are samples of: the example itself, or those of its turns of which something is trained."""
+        example = retold(example, self._hosted)
         turns = turns_of(self._encoder, example) if self._expands else []
         if not turns:
             return [example]

@@ -21,7 +21,7 @@ from turnscript.conversation import (
     User,
 )
 from turnscript.datasets.form import Example
-from turnscript.datasets.members import first_byte, is_null, list_of, object_of, text
+from turnscript.datasets.members import arguments_of, first_byte, is_null, list_of, object_of, text
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.row_checks import Unanswered, check_items
 from turnscript.datasets.tagged_thoughts import split_thought
@@ -141,5 +141,5 @@ def _arguments(value: Json | None, at: str) -> str:
     if first_byte(value) == b'"':
         return text(value, at)
     if first_byte(value) == b"{":
-        return bytes(value).decode()
+        return arguments_of(value)
     raise BadRow(Code.ARGS, f"the arguments of a call must be a JSON object, got {excerpt(value)}", path=at)

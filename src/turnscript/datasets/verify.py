@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +22,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from turnscript.datasets.chat_checks import chat_faults
+from turnscript.datasets.executors import Processes
 from turnscript.datasets.expectation import (
     Candidate,
     Expected,
@@ -38,16 +40,15 @@ from turnscript.datasets.output_registry import get_output
 from turnscript.datasets.outputs._samples import document_starts
 from turnscript.datasets.packingnames import read_packing
 from turnscript.datasets.plan import EXACT
-from turnscript.datasets.preparation import Prepared, check_folder, load_prepared
+from turnscript.datasets.preparation import check_folder, load_prepared
 from turnscript.datasets.problems import difference
 from turnscript.datasets.report import TemplateReport
-from turnscript.datasets.rowsamples import unlike_of
-from turnscript.datasets.sample_checks import Checker, SampleCounts
+from turnscript.datasets.sample_checks import SampleCounts
+from turnscript.datasets.shard import Done
+from turnscript.datasets.shard_checks import MOST, ShardChecks, ShardSeen, load_seen
 from turnscript.datasets.shardfiles import FIRST_UNLIKE
 from turnscript.errors import InvalidInput
 
-MOST = 100
-"""So many findings are kept; all are counted."""
 _DETAILED = 20
 
 Tell = Callable[[str, int], None]
@@ -134,9 +135,10 @@ class Verification(Struct):
             yield f"{end} in another token than the sample has there: the text goes on within a token"
 
 
-def verify(out: str | os.PathLike[str], *, every: int = 1, tell: Tell | None = None) -> Verification:
-    """Read a finished folder back and compare it with its inputs. `every`: look at every n-th row only.
+def verify(out: str | os.PathLike[str], *, every: int = 1, workers: int = 1, tell: Tell | None = None) -> Verification:
+    """Read a finished folder back and compare it with its inputs. `every`: look at every n-th row of a shard only.
 
+    `workers`: so many processes encode and check the rows, 0 for one a processor; the result is the same.
     What is wrong is in the result. Raises InvalidInput for a folder that was never finished.
     """
     if every < 1:
@@ -147,7 +149,7 @@ def verify(out: str | os.PathLike[str], *, every: int = 1, tell: Tell | None = N
     if manifest is None:
         message = f"{folder} holds no {MANIFEST} of this version of turnscript: it was not finished; build there first"
         raise InvalidInput(message, expected=f"a folder with {MANIFEST}", got=str(folder))
-    work = _Work(folder, manifest, load_prepared(folder), Verification(every=every), tell)
+    work = _Work(folder, manifest, Verification(every=every), tell, workers)
     work.run()
     return work.found
 
@@ -168,19 +170,22 @@ class _Document(NamedTuple):
 class _Work:
     """The state of one verification."""
 
-    def __init__(
-        self, folder: Path, manifest: Manifest, prepared: Prepared, found: Verification, tell: Tell | None
-    ) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, found: Verification, tell: Tell | None, workers: int) -> None:
+        prepared = load_prepared(folder)
         self._folder = folder
         self._manifest = manifest
         self._prepared = prepared
         self._tell = tell or (lambda _stage, _count: None)
-        self._inputs = Inputs(prepared)
+        self._workers = workers
         self._prints = Fingerprints(chats=prepared.chats)
         self._names = {file.name: at for at, file in enumerate(prepared.files)}
         self._unchanged: set[int] = set()
         self._unlike: dict[Source, tuple[str, _Document]] = {}
         self.found = found
+
+    @cached_property
+    def _inputs(self) -> Inputs:
+        return Inputs(self._prepared)
 
     def run(self) -> None:
         """Run all passes, as far as the files allow them."""
@@ -231,36 +236,57 @@ class _Work:
 
     def _read_inputs(self) -> None:
         """Encode the rows once more, check each sample, and keep a fingerprint of it."""
-        checker = Checker(self._inputs.encoder)
+        places = [0] * len(self._prepared.files)
         usable = 0
-        for row in self._inputs.rows(sorted(self._unchanged), self.found.every):
-            self.found.rows += 1
-            for example, sample in row.whole:
-                for fault in checker.faults(example, sample):
-                    self.found.find(self._place(row.source), fault)
-            for one, chat in zip(row.said, row.chats, strict=False):
-                for fault in chat_faults(one, chat) if one is not None else ():
-                    self.found.find(self._place(row.source), fault)
-            self._liken(row)
-            self._prints.add(row)
-            if not self.found.rows % 1000:
-                self._tell("rows", self.found.rows)
-            usable += bool(row.samples)
+        for number, seen in enumerate(self._shards_seen()):
+            before = [places[part.file] for part in self._prepared.shards[number]]
+            for part, found, first in zip(self._prepared.shards[number], seen.parts, before, strict=True):
+                if found is not None:
+                    found.prints["number"] += first
+                    self._prints.take(found.prints)
+                    places[part.file] += found.places
+            self._count(number, seen, before)
+            usable += seen.usable
         self._prints.finish()
-        self.found.checks = checker.counts
         report = self._manifest.report
         said = report.written + report.duplicates
         if self.found.every == 1 and len(self._unchanged) == len(self._prepared.files) and usable != said:
             self.found.find(MANIFEST, f"{usable} rows of the inputs are usable, and it counts {said}")
 
-    def _liken(self, row: Expected) -> None:
-        """Count a row that a chat template wrote."""
-        unlike, report = unlike_of(row.whole), self.found.template
-        report.rows += unlike is not None
-        if unlike:
-            report.unlike += 1
-            if len(report.first) < FIRST_UNLIKE:
-                report.first.append(f"{self._place(row.source)}: {unlike}")
+    def _shards_seen(self) -> Iterator[ShardSeen]:
+        """What is seen of each shard, in order. Several processes look at them side by side."""
+        numbers = range(len(self._prepared.shards))
+        files = sorted(self._unchanged)
+        rows = [0] * len(numbers)
+
+        def tell(number: int, done: Done) -> None:
+            rows[number] = done.rows
+            self._tell("rows", sum(rows))
+
+        if self._workers == 1 or len(numbers) < 2:
+            checks = ShardChecks(self._prepared, files, self.found.every)
+            yield from (checks.check(number, partial(tell, number)) for number in numbers)
+            return
+        with tempfile.TemporaryDirectory(prefix="turnscript-verify-") as results:
+            executor = Processes(self._workers or None, {"results": results, "files": files, "every": self.found.every})
+            executor.run(str(self._folder), numbers, tell)
+            yield from (load_seen(results, number) for number in numbers)
+
+    def _count(self, number: int, seen: ShardSeen, before: Sequence[int]) -> None:
+        """Count what was seen of a shard. `before`: of each of its parts, the numbers before it in its file."""
+        parts, report = self._prepared.shards[number], self.found.template
+        self.found.rows += seen.rows
+        self.found.checks.add(seen.counts)
+        report.rows += seen.template.rows
+        report.unlike += seen.template.unlike
+        for one in seen.template.first[: FIRST_UNLIKE - len(report.first)]:
+            place = self._place(Source(parts[one.piece].file, before[one.piece] + one.number))
+            report.first.append(f"{place}: {one.what}")
+        for fault in seen.faults:
+            self.found.find(
+                self._place(Source(parts[fault.part].file, before[fault.part] + fault.number)), fault.message
+            )
+        self.found.faults += seen.faulty - len(seen.faults)
 
     def _read_output(self, name: str) -> None:
         """Compare every document of an output, and count how often each sample is there."""
@@ -369,7 +395,7 @@ class _Work:
         wanted = frozenset(self._unlike)
         files = sorted({source.file for source in wanted})
         self.found.faults -= len(self._unlike)
-        for row in self._inputs.rows(files, only=wanted):
+        for row in self._inputs.rows(files, wanted):
             name, document = self._unlike.pop(row.source)
             self.found.find(self._place(row.source), f"in {name}, {self._difference(document, row)}")
         for source, (name, _) in self._unlike.items():

@@ -14,21 +14,35 @@ import queue
 import signal
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
-from typing import IO, NoReturn
+from typing import IO, NoReturn, TypedDict
 
 from turnscript.datasets.form_registry import forms
+from turnscript.datasets.preparation import load_prepared
 from turnscript.datasets.shard import Done, run_shard_in
 from turnscript.datasets.tokenizers import get_tokenizer
 from turnscript.errors import TurnscriptError
+
+
+class Checks(TypedDict):
+    """What to check of shards: every n-th row of some files, by their positions. `results`: where to leave it."""
+
+    results: str
+    files: list[int]
+    every: int
+
 
 _INTERVAL = 0.2
 """So many seconds pass at least between two words on how far a shard is."""
 
 
-def work(out: str, tokenizer: str = "") -> None:
-    """Make the shards that are asked for, one after the other. `tokenizer`: the spec of theirs, if that is known."""
+def work(out: str, tokenizer: str = "", checks: Checks | None = None) -> None:
+    """Make the shards that are asked for, one after the other, or check them where there are `checks`.
+
+    `tokenizer`: the spec of theirs, if that is known.
+    """
     signal.signal(signal.SIGTERM, _leave)
     # What a library prints would be taken for a word of ours.
     words = os.fdopen(os.dup(1), "w", encoding="ascii")
@@ -38,14 +52,27 @@ def work(out: str, tokenizer: str = "") -> None:
     telling = _Telling(words)
     if tokenizer:
         _load(tokenizer)
+    do: Callable[[int], object] | None = None
     while True:
         number = numbers.get()
         try:
-            run_shard_in(out, number, telling.tell)
+            do = do or (_making(out, telling) if checks is None else _checking(out, checks, telling))
+            do(number)
         except (TurnscriptError, OSError, MemoryError) as error:
             telling.say({"error": base64.b64encode(pickle.dumps(error)).decode("ascii")})
             return
         telling.finish()
+
+
+def _making(out: str, telling: _Telling) -> Callable[[int], object]:
+    return lambda number: run_shard_in(out, number, telling.tell)
+
+
+def _checking(out: str, checks: Checks, telling: _Telling) -> Callable[[int], object]:
+    from turnscript.datasets.shard_checks import ShardChecks, save_seen  # noqa: PLC0415  (a build checks nothing)
+
+    found = ShardChecks(load_prepared(out), frozenset(checks["files"]), checks["every"])
+    return lambda number: save_seen(checks["results"], number, found.check(number, telling.tell))
 
 
 def _leave(_number: int, _frame: FrameType | None) -> NoReturn:

@@ -17,6 +17,7 @@ from turnscript.datasets.merge import REJECTS_FILE
 from turnscript.datasets.output import OutputFacts
 from turnscript.datasets.output_registry import get_output
 from turnscript.datasets.packingnames import read_packing
+from turnscript.datasets.problems import kind_of
 from turnscript.datasets.report import FileReport, Report
 from turnscript.datasets.shard import Reject
 
@@ -24,6 +25,10 @@ CONTEXT = 4096
 """The context length that the trainer's line is for if nothing says another one."""
 
 _MOST_FILES = 20
+_MOST_KINDS = 5
+"""So many different messages are shown of one code."""
+_LOOKED_AT = 20_000
+"""So many rows that were set aside are looked at for messages that differ."""
 _decode = msgspec.json.Decoder(Reject).decode
 
 
@@ -56,7 +61,8 @@ class Closing:
             "folder": self.folder,
             "report": msgspec.to_builtins(self.report),
             "trained_share": round(self.report.share, 6),
-            "rejects": {code: msgspec.to_builtins(reject) for code, reject in self.first.items()},
+            "rejects": {code: msgspec.to_builtins(rejects[0]) for code, rejects in self.first.items()},
+            "reject_messages": {code: msgspec.to_builtins(rejects) for code, rejects in self.first.items()},
             "notes": list(self._notes()),
             "magic": msgspec.to_builtins(found) if found is not None else None,
             "trainer_line": found.line if found is not None else "",
@@ -134,16 +140,17 @@ class Closing:
             yield from map(shown, loss_lines(self.report.chat_losses))
 
     def _rejected(self) -> Iterator[str]:
-        """The reasons, the most frequent first, each with its first row."""
+        """The reasons, the most frequent first, each with the first row of each different message."""
         if not self.report.rejected:
             return
         yield ""
         for code, count in sorted(self.report.rejected.items(), key=lambda entry: (-entry[1], entry[0])):
-            reject = self.first.get(code)
             yield f"{code}: {plural(count, 'row', 'rows')}"
-            if reject is not None:
+            for reject in self.first.get(code, [])[:_MOST_KINDS]:
                 place = ": ".join(part for part in (f"{reject.file}:{reject.line}", reject.pointer) if part)
                 yield f"  {shown(f'{place}: {reject.message}')}"
+            if len(self.first.get(code, [])) > _MOST_KINDS:
+                yield f"  and {len(self.first[code]) - _MOST_KINDS} other messages"
 
     def _trainer(self, *, kept: bool) -> Iterator[str]:
         found = self.magic
@@ -198,13 +205,17 @@ def _is_for_trainer(name: str) -> bool:
     return "RWKV-LM" in get_output(name).title
 
 
-def _first_rejects(folder: str, report: Report) -> dict[str, Reject]:
-    """Of each code, the first row that has it."""
-    found: dict[str, Reject] = {}
+def _first_rejects(folder: str, report: Report) -> dict[str, list[Reject]]:
+    """Of each code, the first row of each different message, as far as the first rows of all tell."""
+    found: dict[str, list[Reject]] = {}
+    kinds: set[tuple[str, str, str]] = set()
     with open(Path(folder) / REJECTS_FILE, "rb") as lines:
-        for line in lines:
-            if len(found) == len(report.rejected):
+        for number, line in enumerate(lines):
+            if number >= _LOOKED_AT and len(found) == len(report.rejected):
                 break
             reject = _decode(line)
-            found.setdefault(reject.code, reject)
+            kind = kind_of(reject.code, reject.message, reject.pointer)
+            if kind not in kinds:
+                kinds.add(kind)
+                found.setdefault(reject.code, []).append(reject)
     return found

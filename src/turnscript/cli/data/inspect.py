@@ -15,6 +15,7 @@ from turnscript.cli.output import STREAM, Files
 from turnscript.cli.report import plural, shown
 from turnscript.datasets.files import survey
 from turnscript.datasets.looking import Found, look
+from turnscript.datasets.problems import Problem
 
 _EPILOG = """\b
 Examples:
@@ -75,9 +76,16 @@ def _lines(one: Found) -> Iterator[str]:
     least, middle, most = one.bytes
     yield f"  bytes    {least:,} in the shortest row, {middle:,} in the middle one, {most:,} in the longest"
     for code, count in one.problems.items():
-        line, problem = next(entry for entry in one.first_problems if entry[1].code == code)
-        where = f"{problem.pointer}: " if problem.pointer else ""
-        yield shown(f"  {code}  {plural(count, 'row', 'rows')}; the first is row {line}: {where}{problem.message}")
+        said = [_problem(line, problem) for line, problem in one.first_problems if problem.code == code]
+        yield shown(
+            f"  {code}  {plural(count, 'row', 'rows')}; the first is {said[0]}" if said else f"  {code}  {count}"
+        )
+        yield from (shown(f"  {'':<{len(code)}}  another is {other}") for other in said[1:])
+
+
+def _problem(line: int, problem: Problem) -> str:
+    where = f"{problem.pointer}: " if problem.pointer else ""
+    return f"row {line}: {where}{problem.message}"
 
 
 def _counted(counts: Mapping[str, int], most: int = 12) -> str:

@@ -15,10 +15,12 @@ from click.shell_completion import CompletionItem
 
 from turnscript.cli.options import Option
 from turnscript.cli.prompt import FormatName
+from turnscript.datasets.hosted_tools import HOSTED
 from turnscript.datasets.plan import (
     DEDUPS,
     ESCAPES,
     EXPANSIONS,
+    MEDIA,
     MODES,
     ON_BAD,
     OVERFLOWS,
@@ -142,6 +144,10 @@ encoding_options = all_of(
     _choice(TOKENS, "--mode", MODES, "Tags as ids of their own (ids), or the whole as text (text)."),
     _choice(TOKENS, "--weights", WEIGHTS, "Weights in the mask: 0 and 1, or fractions too (scaled)."),
     _choice(TOKENS, "--escape", ESCAPES, "Texts that hold a tag: break it (auto), refuse the row, or nothing."),
+    _choice(TOKENS, "--media", MEDIA, "Pictures, sounds and files that cannot be shown: reject the row, or drop them."),
+    _choice(
+        TOKENS, "--hosted", HOSTED, "What a provider's own tools did: reject the row, or make text or calls of it."
+    ),
     _flag(TOKENS, "--normalize-json", "normalize_json", "Spell the JSON of calls and results in one way."),
     _flag(
         TOKENS,

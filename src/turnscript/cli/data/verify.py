@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 import msgspec
 
-from turnscript.cli.data.build import write
+from turnscript.cli.data.build import Workers, write
 from turnscript.cli.data.options import as_json
 from turnscript.cli.failures import BAD_INPUT, OK
 from turnscript.cli.progress import DELAY
@@ -35,16 +35,17 @@ _INTERVAL = 5.0
 @click.command("verify", epilog=_EPILOG)
 @click.argument("folder", metavar="RUN")
 @click.option("--every", type=click.IntRange(1), default=1, metavar="N", help="Look at every N-th row. Default: all.")
+@click.option("--workers", type=Workers(), default=0, metavar="N|auto", help="Processes. Default: one a processor.")
 @click.option("--json", "json_wanted", is_flag=True, help="For programs.")
 @click.option("--quiet", "-q", is_flag=True, help="Say only what is wrong.")
-def command(folder: str, every: int, json_wanted: bool, quiet: bool) -> int:
+def command(folder: str, every: int, workers: int, json_wanted: bool, quiet: bool) -> int:
     """Read a finished folder back and compare it with the rows that it was made of.
 
     All files have the hashes of the manifest; every sample reads back as the conversation of its row; the prompt of
     every trained turn is how the sample begins; and every document in the files is a sample, weight for weight, with
     its messages where a file has them.
     """
-    found = verify(folder, every=every, tell=Told())
+    found = verify(folder, every=every, workers=workers, tell=Told())
     if json_wanted:
         write(as_json({"ok": found.ok, **msgspec.to_builtins(found), "notes": list(found.notes())}))
     elif not quiet:

@@ -1,4 +1,4 @@
-"""Requests of every chat API, and logs of requests with their responses: the form has the API's name.
+"""Requests of every chat API, and logs of requests with their responses: the form has the API's name, or `api-logs`.
 
     {"request": {"model": "m", "messages": [...]}, "response": {"choices": [...]}}
     {"model": "m", "input": [...], "output": [...]}
@@ -10,14 +10,17 @@ response, as the stream that was sent; or all members stand side by side in one 
 each. An error is no answer: such a row is refused. A request that goes on with a conversation that the server keeps is
 refused too, because the beginning is not in it. In a request without a response the last message is what was said. An
 answer that did not come to its end, as at a limit of tokens, is an unfinished text: its end is not trained. One that
-may have been cut off in a call is refused.
+may have been cut off in a call is refused. A file of several APIs, as a gateway logs them, is `api-logs`: each row is
+of the API that fits it best, or that its `url`, `path`, `endpoint` or `route` names; one that two fit alike is refused.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+
+import msgspec
 
 from turnscript.api import Api
 from turnscript.behind import BEHIND
@@ -350,4 +353,60 @@ def _continued(item: Item, after: list[Item]) -> list[Item]:
     return [Assistant(content=item.content, at=item.at)] if isinstance(item, Assistant) else [item]
 
 
-FORMS = tuple(ApiLog(get_api(name)) for name in apis())
+class ApiLogs(Form):
+    """Rows that are requests of several APIs, each told by itself."""
+
+    name = "api-logs"
+    title = "Requests of several chat APIs, with their responses: each row is told by itself"
+    fields = "request, response (or the members of both side by side), of any API"
+    members = _LOOKED_AT
+    covers = frozenset(apis())
+
+    def __init__(self, each: Sequence[ApiLog]) -> None:
+        self._each = each
+
+    def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
+        """A little less than the form of the API that the row is of: a file of one API is that one's."""
+        found, score, why = self._told(record)
+        if len(found) > 1:
+            return 0.3, f"a request that {' and '.join(form.name for form in found)} could be meant by"
+        return max(score - _LESS, 0), why if score > _LESS else ""
+
+    def read(self, data: bytes) -> list[Example]:
+        """The conversation, as the API of the row says it."""
+        members = record(data)
+        try:
+            decoded = msgspec.json.decode(spelled(members))
+        except (msgspec.DecodeError, RecursionError):
+            raise BadRow(
+                Code.JSON, "it is nested too deep, or holds a number that nothing can read", path="$"
+            ) from None
+        found, _, _ = self._told(decoded)
+        if not found:
+            raise BadRow(Code.FORM, "it is no request of any chat API", path="$")
+        if len(found) > 1:
+            names = " or ".join(f"--from {form.name}" for form in found)
+            message = f"it could be of either of two APIs; say which in a member `endpoint`, or for all rows ({names})"
+            raise BadRow(Code.FORM, message, path="$")
+        return found[0].read(data)
+
+    def _told(self, record: Mapping[str, Any]) -> tuple[list[ApiLog], float, str]:
+        """The forms that fit a record best, how surely, and why; none where none fits. A place that it names decides:
+        a bare request of Messages could be one of Chat."""
+        scores = [(form, *form.score(record)) for form in self._each]
+        best = max(score for _, score, _ in scores)
+        found = [(form, why) for form, score, why in scores if score == best >= _SURE]
+        places = [str(record.get(key, "")).partition("?")[0].rstrip("/") for key in _WHERE]
+        named = [form for form in self._each if any(place.endswith(form.api.endpoint) for place in places)]
+        is_log = not record.keys().isdisjoint(_LOOKED_AT) and _CLAIMS.of(record) is not None
+        if not named or not is_log or named[0] in [form for form, _ in found]:
+            found = [(form, why) for form, why in found if form in named] or found
+            return [form for form, _ in found], best if found else 0, found[0][1] if found else ""
+        return named, _NAMED, f"a request that names {named[0].api.endpoint}"
+
+
+_WHERE = ("url", "path", "endpoint", "route")
+"""Members of a row in which logs say where a request went."""
+_LESS, _SURE, _NAMED = 0.05, 0.5, 0.95
+_EACH = tuple(ApiLog(get_api(name)) for name in apis())
+FORMS = (*_EACH, ApiLogs(_EACH))

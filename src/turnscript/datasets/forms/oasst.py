@@ -4,6 +4,8 @@
      "prompt": {"message_id": "a", "text": "...", "role": "prompter", "lang": "en",
                 "replies": [{"message_id": "b", "text": "...", "role": "assistant", "rank": 0, "replies": []}]}}
 
+    {"message_id": "a", "text": "...", "role": "prompter", "replies": [...]}      (a tree by its root)
+
     {"thread_id": "b", "thread": [{"message_id": "a", "text": "...", "role": "prompter"}, ...]}
 
     {"message_id": "b", "parent_id": "a", "text": "...", "role": "assistant", ...}      (one message a record)
@@ -15,6 +17,7 @@
   replies. What a model wrote (`synthetic`) stays.
 - Single messages are joined by `parent_id`, in whatever order they come, so the whole file is one row. A parent that is
   not in the file is an error: replies without what they reply to teach nothing.
+- Messages of Chat beside a tree are a copy of a way in it, or the row is refused.
 - Labels, emojis, languages, dates, authors and events are no conversation.
 
 Shape: https://github.com/LAION-AI/Open-Assistant/tree/main/oasst-data (2024-01).
@@ -22,7 +25,7 @@ Shape: https://github.com/LAION-AI/Open-Assistant/tree/main/oasst-data (2024-01)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -55,9 +58,9 @@ class OasstTrees(Form):
     """Trees and threads."""
 
     name = "oasst"
-    members = frozenset({"prompt", "thread"})
+    members = frozenset({"prompt", "thread", "replies"})
     title = "Open Assistant trees"
-    fields = "`prompt` with `text`, `role` and `replies`, or a `thread` of messages"
+    fields = "`prompt` with `text`, `role` and `replies`, or these without `prompt`, or a `thread` of messages"
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
         prompt = record.get("prompt")
@@ -67,15 +70,26 @@ class OasstTrees(Form):
             return 1.0, "a `prompt` and a `message_tree_id`"
         if isinstance(record.get("thread"), list) and "thread_id" in record:
             return 1.0, "a `thread` and a `thread_id`"
+        if _is_message(record) and _is_tree(record):
+            return 1.0, "a message of Open Assistant with its `replies`"
         return 0.0, "no tree and no thread"
 
     def read(self, data: bytes) -> list[Example]:
         record = object_at(value_of(checked(data)), "$")
-        if strange := unread(record, ("prompt",)):
+        alone = "prompt" not in record and "replies" in record
+        prompt = record if alone else record.get("prompt")
+        is_copy = isinstance(prompt, dict) and prompt.get("text") == record.get("text")
+        reads = ("prompt", "messages", *(("text",) if is_copy else ()))
+        if strange := unread(record, reads):
             raise BadRow(Code.FORM, "a tree or a thread has no such member", path=f"$.{strange[0]}")
         if "thread" in record:
-            return _examples([_thread(list_at(record["thread"], "$.thread"))], "$.thread")
-        return _examples([_tree(object_at(record.get("prompt"), "$.prompt"))], "$.prompt")
+            examples = _examples([_thread(list_at(record["thread"], "$.thread"))], "$.thread")
+        else:
+            at = "$" if alone else "$.prompt"
+            examples = _examples([_tree(object_at(prompt, at), at)], at)
+        if record.get("messages") and not any(_repeats(record["messages"], one.request.items) for one in examples):
+            raise BadRow(Code.FORM, "these messages are on no way of the tree beside them", path="$.messages")
+        return examples
 
 
 class OasstMessages(Form):
@@ -88,8 +102,7 @@ class OasstMessages(Form):
     row = WHOLE
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
-        role = record.get("role")
-        if "message_id" in record and "text" in record and isinstance(role, str) and role in _SPEAKERS:
+        if _is_message(record) and not _is_tree(record):
             return 1.0, "`message_id`, `text` and a `role` of Open Assistant"
         return 0.0, "no single message"
 
@@ -99,11 +112,32 @@ class OasstMessages(Form):
             if line.strip():
                 at = f"line {number}: $"
                 message = object_at(value_of(line, at), at)
+                if _is_tree(message):
+                    raise BadRow(Code.FORM, f"this is a tree and no single message (--from {OasstTrees.name})", path=at)
                 id_ = text_at(message.get("message_id"), f"{at}.message_id")
                 if id_ in nodes:
                     raise BadRow(Code.SHAPE, "this message is here twice", path=f"{at}.message_id")
                 nodes[id_] = _Node(at, message, [])
         return _examples(_roots(nodes), "$")
+
+
+def _repeats(messages: Any, items: Sequence[Item]) -> bool:
+    """Return whether messages of Chat say what the first items of a way say."""
+    said = [(item.kind, getattr(item.content[0], "text", "")) for item in items if isinstance(item, User | Assistant)]
+    told = [one if isinstance(one, dict) else {} for one in messages] if isinstance(messages, list) else [{}]
+    return said[: len(told)] == [(one.get("role"), one.get("content")) for one in told]
+
+
+def _is_message(record: Mapping[str, Any]) -> bool:
+    """Return whether a record is a message, alone or with its replies."""
+    role = record.get("role")
+    return "message_id" in record and "text" in record and isinstance(role, str) and role in _SPEAKERS
+
+
+def _is_tree(record: Mapping[str, Any]) -> bool:
+    """Return whether a record holds other messages than itself. A message without a parent is the root of a tree."""
+    is_root = "replies" in record and record.get("parent_id") is None
+    return "prompt" in record or "thread" in record or bool(record.get("replies")) or is_root
 
 
 def _roots(nodes: Mapping[str, _Node]) -> list[_Node]:
@@ -131,8 +165,8 @@ def _refuse_circles(nodes: Mapping[str, _Node], roots: list[_Node]) -> None:
         raise BadRow(Code.SHAPE, f"{len(nodes) - reached} messages are replies to one another in a circle", path="$")
 
 
-def _tree(prompt: Mapping[str, Any]) -> _Node:
-    root = _Node("$.prompt", prompt, [])
+def _tree(prompt: Mapping[str, Any], at: str) -> _Node:
+    root = _Node(at, prompt, [])
     waiting = [root]
     while waiting:
         node = waiting.pop()

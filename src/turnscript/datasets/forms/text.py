@@ -31,9 +31,9 @@ from turnscript.datasets.members import (
     whole,
 )
 from turnscript.datasets.problems import BadRow, Code
+from turnscript.datasets.transcript_claims import chat_in
 from turnscript.datasets.weights import weight_of
 from turnscript.jsontext import is_object
-from turnscript.registry import formats, get_format
 
 _SPEAKERS = ("role", "speaker")
 """Members of rows that are turns: their text is what one side of a conversation says."""
@@ -46,6 +46,7 @@ class Plain(Form):
     members = frozenset({"text"})
     title = "One text a row, trained as it stands"
     fields = "text"
+    plain = True
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
         """Look for the member `text`. One that begins like a transcript is no plain text: all of it would count."""
@@ -55,9 +56,8 @@ class Plain(Form):
         for who in _SPEAKERS:
             if record.get(who):
                 return 0.2, f"text, but also {who}"
-        if claimed := [f"--from {name}" for name in formats() if get_format(name).claims(text)]:
-            meant = f"say so ({' or '.join(claimed)}), or that it is plain text (--from {self.name})"
-            return 0.4, f"text, but it looks like a transcript; {meant}"
+        if found := chat_in(text):
+            return 0.4, f"text, but {found} (--from {self.name})"
         return 0.8, "text, and no member of a conversation"
 
     def read(self, data: bytes) -> list[Example]:
@@ -77,6 +77,7 @@ class File(Form):
     name = "text-file"
     title = "A file of text, trained as it stands"
     fields = "the whole file"
+    plain = True
     row = TRANSCRIPT
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
@@ -101,6 +102,7 @@ class Segments(Form):
     members = frozenset({"segments"})
     title = "Pieces of a text, each with whether it is trained (axolotl's input_output)"
     fields = "segments: [{text, label}]"
+    plain = True
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
         """Look for pieces with `text` and `label`."""

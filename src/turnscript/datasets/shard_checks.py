@@ -1,0 +1,122 @@
+"""Owns the check of one shard: its rows are encoded once more, and each sample is checked against its conversation.
+
+It is a function of the prepared folder and a number, as the making of a shard is, so shards are checked side by side.
+Rows have the numbers that they have in their parts; whoever puts the shards together knows how many came before.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field
+from numpy.typing import NDArray
+
+from turnscript.datasets.chat_checks import chat_faults
+from turnscript.datasets.expectation import Expected, Fingerprints, Inputs, Source
+from turnscript.datasets.preparation import Prepared
+from turnscript.datasets.rowsamples import unlike_of
+from turnscript.datasets.sample_checks import Checker, SampleCounts
+from turnscript.datasets.shard import Done, Tell
+from turnscript.datasets.shardfiles import TemplateCounts
+
+MOST = 100
+"""So many faults of a shard are kept; all are counted."""
+_OFTEN = 1000
+
+
+class Fault(Struct, frozen=True):
+    """What is wrong with a row. `part`: of the shard; `number`: of the row, in the part."""
+
+    part: int
+    number: int
+    message: str
+
+
+class PartSeen(Struct):
+    """What was seen of a part: how many numbers its rows have, and a fingerprint of each sample."""
+
+    places: int
+    prints: NDArray[Any]
+
+
+class ShardSeen(Struct):
+    """What was seen of a shard. `usable`: rows with samples. `parts`: those of unchanged files, None for the others."""
+
+    rows: int = 0
+    usable: int = 0
+    parts: list[PartSeen | None] = []
+    counts: SampleCounts = field(default_factory=SampleCounts)
+    template: TemplateCounts = field(default_factory=TemplateCounts)
+    faults: list[Fault] = []
+    faulty: int = 0
+
+
+class ShardChecks:
+    """Checks shards of a job: every n-th row of those of its files that are in `files`, by their positions."""
+
+    def __init__(self, prepared: Prepared, files: Collection[int], every: int) -> None:
+        self._prepared = prepared
+        self._files = files
+        self._every = every
+        self._inputs = Inputs(prepared)
+
+    def check(self, number: int, tell: Tell) -> ShardSeen:
+        """Check a shard. `tell` is called now and then."""
+        checker = Checker(self._inputs.encoder)
+        seen, before = ShardSeen(), 0
+        for at, part in enumerate(self._prepared.shards[number]):
+            if part.file not in self._files:
+                seen.parts.append(None)
+                continue
+            prints = Fingerprints(chats=self._prepared.chats)
+            for row in self._inputs.of_part(part, self._chosen(before)):
+                _look(seen, at, row, checker)
+                prints.add(row)
+                if not seen.rows % _OFTEN:
+                    tell(Done(seen.rows))
+            before += self._inputs.count
+            seen.parts.append(PartSeen(self._inputs.places, prints.block()))
+        seen.counts = checker.counts
+        tell(Done(seen.rows))
+        return seen
+
+    def _chosen(self, before: int) -> Callable[[int, Source], bool]:
+        return lambda count, _: not (before + count) % self._every
+
+
+def _look(seen: ShardSeen, part: int, row: Expected, checker: Checker) -> None:
+    seen.rows += 1
+    seen.usable += bool(row.samples)
+    number = row.source.number
+    for message in _faults(checker, row):
+        seen.faulty += 1
+        if len(seen.faults) < MOST:
+            seen.faults.append(Fault(part, number, message))
+    unlike = unlike_of(row.whole)
+    if unlike is not None:
+        seen.template.add(part, number, unlike)
+
+
+def _faults(checker: Checker, row: Expected) -> Iterator[str]:
+    for example, sample in row.whole:
+        yield from checker.faults(example, sample)
+    for one, chat in zip(row.said, row.chats, strict=False):
+        yield from chat_faults(one, chat) if one is not None else ()
+
+
+def save_seen(results: str, number: int, seen: ShardSeen) -> None:
+    """Leave what was seen of a shard in a folder."""
+    _file(results, number).write_bytes(pickle.dumps(seen))
+
+
+def load_seen(results: str, number: int) -> ShardSeen:
+    """Return what was seen of a shard, as one of our own workers left it there."""
+    found: ShardSeen = pickle.loads(_file(results, number).read_bytes())
+    return found
+
+
+def _file(results: str, number: int) -> Path:
+    return Path(results) / f"{number}.seen"
