@@ -159,11 +159,16 @@ class CallSteps(Teller):
     def _begin_payload(self, place: Place, read: dict[str, Any]) -> None:
         read = read if self._strict else {}  # a model is to write JSON, whatever its tag says
         lead = place.head_end[len(place.head_end.rstrip()) :] if self._strict else None
+        ends, *others = self._states.tags(place)
+        within = self._within.place if self._within is not None and not self._strict else None
+        if within is not None and within.kind == "thinking":
+            ends = (*ends, within.close.strip())  # a thought may speak of a call, and its end is in none
         reading = Reading(
             place.escape,
             {**self._head, **read},
             self._tools or {},
-            *self._states.tags(place),
+            ends,
+            *others,
             lead,
             place.segment.tentative,
         )
@@ -246,7 +251,8 @@ class CallSteps(Teller):
         if self._said:
             self._events.append(PartEnd(self._index, None, self._raw()))
             self._said = False
-        if complete or tentative:
+        in_thought = self._within is not None and self._within.kind == "thinking"
+        if complete or tentative or in_thought:
             self._put_back(goes_on=not complete)
         else:
             self._machine = None

@@ -54,6 +54,8 @@ def check_literals(document: Document, table: Table) -> None:
         apart = {
             one.open.strip(): partial(_is_taken, taken) for one in turn.segments if one.kind == ToolCall.kind and taken
         }
+        # What counts only if it is a call gives way to what is longer, which is looked for first.
+        apart |= {one.open.strip(): bool for one in turn.also_read if one.tentative}
         opened = (one._replace(apart=apart.get(one.text)) for one in opened if one.text not in also)
         _Literals([*ends, *opened], looked_for)
         until = _Literals(ends, looked_for)
