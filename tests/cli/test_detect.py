@@ -108,8 +108,8 @@ def test_a_learned_table_is_one_that_can_be_used(tmp_path: Path) -> None:
 def test_a_guess_is_called_a_guess() -> None:
     result = run("detect", "QwQ-32B")
     assert 1 == result.exit_code
-    assert "QwQ-32B  qwen3 (a guess)  yes" in result.stdout
-    assert result.stderr.startswith("turnscript: error: QwQ-32B: qwen3 is a guess: its name has 'qwq': ")
+    assert "QwQ-32B  qwen3-thinking (a guess)  yes" in result.stdout
+    assert result.stderr.startswith("turnscript: error: QwQ-32B: qwen3-thinking is a guess: its name has 'qwq': ")
     assert "name its chat template" in result.stderr
     assert True is json.loads(run("detect", "QwQ-32B", "--json").stdout)[0]["guess"]
 

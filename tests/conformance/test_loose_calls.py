@@ -24,10 +24,10 @@ CALL = '{"name": "search", "arguments": {"text": "%s"}}'
 
 
 def answered(
-    format_: Format, pieces: list[str], tools: list[ts.Tool] | None = None, finish: str = "stop"
+    format_: Format, pieces: list[str], tools: list[ts.Tool] | None = None, finish: str = "stop", prefill: str = ""
 ) -> list[Event]:
-    """What a parser makes of an answer in pieces."""
-    parser = format_.parser(OFFERED if tools is None else tools)
+    """What a parser makes of an answer in pieces. `prefill`: what the prompt has written of it."""
+    parser = format_.parser(OFFERED if tools is None else tools, prefill=prefill)
     return [event for piece in pieces for event in parser.feed(piece)] + parser.close(finish)
 
 
@@ -71,11 +71,12 @@ def test_without_tools_nothing_is_a_call(format_name: str, case: dict[str, Any])
 
 @pytest.mark.parametrize("case", TAGGED, ids=[f"{one['family']}: {one['source']}" for one in TAGGED])
 def test_a_habit_of_one_format_is_understood_in_any_pieces(case: dict[str, Any]) -> None:
-    format_, written, finish = ts.get_format(case["format"]), case["written"], case.get("finish", "stop")
-    whole = check_events(answered(format_, [written], finish=finish), written)
+    format_, written = ts.get_format(case["format"]), case["written"]
+    said = {"finish": case.get("finish", "stop"), "prefill": case.get("prefill", "")}
+    whole = check_events(answered(format_, [written], **said), written)
     assert (case.get("text", ""), case["calls"]) == told(whole)
     for pieces in every_cut(written):
-        assert whole == check_events(answered(format_, pieces, finish=finish), written)
+        assert whole == check_events(answered(format_, pieces, **said), written)
 
 
 @pytest.mark.parametrize("goes_on", ["", "\nThat is all."])

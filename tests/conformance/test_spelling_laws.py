@@ -131,6 +131,9 @@ def test_a_longer_prompt_has_no_escapes_and_what_the_model_wrote_has_its_own(nam
     if said == whole:  # the prompt opens what such an answer does not have, such as an empty thought
         opening = model_turn(format_.document).open
         said = whole[whole.rindex(opening) + len(opening) :] if opening in whole else text
+    thought = layout_of(format_.document).places.get("thinking")
+    if thought is not None and first.prefill.endswith(thought.open):  # the prompt opens a thought of every answer
+        said = f"{thought.close}{format_.document.joints['thinking', 'assistant']}{said}"
     parser = first.parser()
     response = ts.fold([*parser.feed(said), *parser.close()])
     longer = first.extend(response, respelled(asked(), escaped).items)

@@ -149,7 +149,7 @@ NAMES = [
     ("mistral-openchatml-v0.1", "openchatml", None),
     ("Open-ChatML-7b", "openchatml", None),
     ("Qwen/Qwen2.5-7B-Instruct", "qwen25", None),
-    ("Qwen/QwQ-32B", "qwen3", True),
+    ("Qwen/QwQ-32B", "qwen3-thinking", True),
     ("QRWKV6-32B-Instruct", "qwen25", None),
     ("rwkv7-qwen2.5-7b", "qwen25", None),
     ("deepseek-coder-v2.gguf", None, None),
@@ -178,7 +178,7 @@ def test_a_name_tells_the_format(model: str, expected: str | None, thinking: boo
 
 
 GUESSED = [
-    *("Qwen3.8-27B", "Qwen2-7B-Instruct", "QwQ-32B", "QRWKV6-32B-Instruct", "Meta-Llama-3-8B-Instruct", "yi-34b"),
+    *("Qwen4-27B", "Qwen2-7B-Instruct", "QwQ-32B", "QRWKV6-32B-Instruct", "Meta-Llama-3-8B-Instruct", "yi-34b"),
     *("Llama-3.1-Nemotron-70B-Instruct", "RWKV-6-World-3B", "universal.pth"),
 ]
 
@@ -196,7 +196,7 @@ def test_a_name_whose_models_take_one_format_is_none(name: str) -> None:
     assert (False, True) == (detect(name).guess, detect(name).format is not None)
 
 
-@pytest.mark.parametrize("name", ["DeepSeek-V2-Lite", "Nemotron-H-8B", "Llama-3.1-Tulu-3-8B", "Kimi-K2.5", "phi-4"])
+@pytest.mark.parametrize("name", ["DeepSeek-V2-Lite", "Nemotron-H-8B", "Llama-3.1-Tulu-3-8B", "Kimi-VL-A3B", "phi-2"])
 def test_a_name_that_tells_nothing_is_taken_for_no_format(name: str) -> None:
     assert (None, False) == (detect(name).format, detect(name).guess)
 

@@ -183,7 +183,32 @@ def test_an_empty_text_before_a_call_is_seen_or_told(example: Format) -> None:
         ("c4ai-command-r-plus-08-2024", "command-r"),
         ("DeepSeek-R1-Distill-Qwen-7B", "deepseek-r1"),
         ("DeepSeek-V3-0324", "deepseek-r1"),
-        ("Mistral-7B-Instruct-v0.3", None),
+        ("Mistral-7B-Instruct-v0.3", "mistral-7b"),
+        ("Mistral-7B-Instruct-v0.2", None),
+        ("Mixtral-8x22B-Instruct-v0.1", "mistral-7b"),
+        ("Ministral-8B-Instruct-2410", "mistral-nemo"),
+        ("Ministral-3-3B-Instruct-2512", "mistral"),
+        ("Mistral-Large-3-675B-Instruct-2512", "mistral"),
+        ("Mistral-Small-4-119B-2603", "mistral"),
+        ("NousResearch/Hermes-4-14B", "hermes4"),
+        ("Hermes-4-70B", "hermes4-llama"),
+        ("Hermes-4.3-36B", "hermes4-llama"),
+        ("Salesforce/xLAM-2-3b-fc-r", "xlam-qwen"),
+        ("Team-ACE/ToolACE-2-Llama-3.1-8B", "toolace"),
+        ("HuggingFaceTB/SmolLM2-1.7B-Instruct", "smollm2"),
+        ("SmolLM3-3B", "smollm3"),
+        ("microsoft/phi-4", "phi4"),
+        ("Phi-4-reasoning-plus", "phi4"),
+        ("internlm/internlm2_5-7b-chat", "internlm"),
+        ("internlm3-8b-instruct", "internlm"),
+        ("LGAI-EXAONE/EXAONE-4.0-32B", "exaone4"),
+        ("K-EXAONE-236B-A23B", None),
+        ("baidu/ERNIE-4.5-21B-A3B-Thinking", "ernie"),
+        ("ERNIE-4.5-21B-A3B-PT", None),
+        ("tencent/Hunyuan-7B-Instruct", "hunyuan"),
+        ("Hunyuan-A13B-Instruct", None),
+        ("granite-3.0-8b-instruct", "granite33"),
+        ("moonshotai/Kimi-K2.6", "kimi-thinking"),
         ("DeepSeek-R1-0528-Qwen3-8B-Q4_K_M.gguf", "deepseek-r1"),
         ("Qwen3.5-35B-A3B-Q4_K_M.gguf", "qwen35"),
         ("Qwen/Qwen3.6-27B", "qwen35"),
@@ -194,21 +219,34 @@ def test_an_empty_text_before_a_call_is_seen_or_told(example: Format) -> None:
         ("qwen3_8b", "qwen3"),
         ("Qwen3-30B-A3B-Instruct-2507-Q4_K_M.gguf", "qwen3-instruct"),
         ("Qwen/Qwen3-Next-80B-A3B-Instruct", "qwen3-instruct"),
-        ("Qwen3-4B-Thinking-2507", "qwen3"),
+        ("Qwen3-4B-Thinking-2507", "qwen3-thinking"),
+        ("Qwen/Qwen3-VL-8B-Thinking", "qwen3-thinking"),
+        ("Qwen3-VL-8B-Instruct", "qwen3-instruct"),
+        ("Qwen2.5-VL-7B-Instruct", "qwen25"),
+        ("QwQ-32B", "qwen3-thinking"),
         ("Qwen3-Coder-480B-A35B-Instruct", "qwen3-coder"),
         ("Qwen3.5-9B-Instruct", "qwen35"),
         ("GLM-4.7-Flash", "glm47"),
         ("zai-org/GLM-5-FP8", "glm47"),
-        ("GLM-5.1", None),
+        ("zai-org/GLM-5.1", "glm47"),
+        ("GLM-5.3", "glm47"),
     ],
 )
 def test_a_model_is_known_by_its_name(model: str, name: str | None) -> None:
     assert name == detect(model).format
 
 
-TWINS = {"granite41": "granite", "step35": "nemotron3", "gigachat3": "gigachat", "qwen25": "qwen3-instruct"}
+TWINS = {
+    "granite41": "granite",
+    "step35": "nemotron3",
+    "gigachat3": "gigachat",
+    "qwen25": "qwen3-instruct",
+    "qwen3-thinking": "qwen3",
+    "smollm3": "qwen3",
+    "mistral-nemo": "mistral-7b",
+}
 """Of formats whose answers look the same, the one that a template without any name is put to."""
-PARTLY = frozenset({"gemma", "gemma4", "harmony", "muse", "phi3"})
+PARTLY = frozenset({"gemma", "gemma4", "harmony", "muse", "phi3", "phi4"})
 """Those whose templates write more than one reads back: calls where there is no place for any, or one of two."""
 
 

@@ -340,6 +340,18 @@ def test_without_takes_away_what_the_base_has() -> None:
         load(TAGGED.replace("separator", 'without = ["tools"]\nseparator'))
 
 
+def test_a_turn_without_a_closing_ends_before_a_separator_and_the_next_opening() -> None:
+    table = TAGGED.replace('close = "\\n</user>"\n', "")
+    assert table != TAGGED
+    [mine] = load(table)
+    request = said("a\n", "b", "<user>\nc", "d")
+    text = str(mine.render(request).value)
+    assert text.startswith("<user>\na\n\n<assistant>\nb\n</assistant>\n<user>")
+    assert ["a\n", "b", "<user>\nc", "d"] == texts(mine.parse(text).items)
+    with pytest.raises(InvalidFormat, match="where contents are flattened, that takes a `separator` with a blank line"):
+        load(table.replace("separator", "flattened = true\nseparator"))
+
+
 def test_a_fault_in_what_is_inherited_names_the_base() -> None:
     with pytest.raises(InvalidFormat) as caught:
         based('[[format.turn]]\nrole = "user"\nopen = "<tool>\\n"\n')

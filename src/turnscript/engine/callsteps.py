@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
+from sys import maxsize
 from typing import Any
 
 from turnscript.conversation import Assistant, Issue, ToolCall
@@ -120,9 +122,11 @@ class CallSteps(Teller):
         found = scanner.find(text, position, self._closing)
         if found is not None:
             action = scanner.actions[found[0]]
-            end = found.end() if action.do is Do.CLOSE else found.start()
-            self._call_raw.append(self._read(text[position:end]))
-            self._put_back()
+            self._call_raw.append(self._read(text[position : found.start()]))
+            closing = self._read(found[0]) if action.do is Do.CLOSE else ""
+            if not self._mends():
+                self._call_raw.append(closing)
+                self._put_back()
             if action.do is not Do.CLOSE:
                 self._act(action, found[0], found.start())
             return found.end()
@@ -149,16 +153,24 @@ class CallSteps(Teller):
             place = self._place
             if self._finish == "length" and place is not None and not place.segment.tentative:
                 return  # the limit has cut it: only the raw answer has the beginning
-        self._put_back()
+        if not (broken and self._mends()):
+            self._put_back()
 
     def _begin_payload(self, place: Place, read: dict[str, Any]) -> None:
         read = read if self._strict else {}  # a model is to write JSON, whatever its tag says
         lead = place.head_end[len(place.head_end.rstrip()) :] if self._strict else None
+        tags = self._states.tags(place)
+        ends = tags.ends
+        within = self._within.place if self._within is not None and not self._strict else None
+        if within is not None and within.kind == "thinking":
+            ends = (*ends, within.close.strip())  # a thought may speak of a call, and its end is in none
         reading = Reading(
             place.escape,
             {**self._head, **read},
             self._tools or {},
-            *self._states.tags(place),
+            ends,
+            tags.closes,
+            tags.space,
             lead,
             place.segment.tentative,
         )
@@ -179,13 +191,7 @@ class CallSteps(Teller):
     def _say_call(self) -> None:
         """Tell that the call is one: its start, and the arguments so far."""
         machine = self._the_machine()
-        if self._part is not None:
-            within, pending = self._within, self._pending
-            self._pending = []
-            if within is not None and within.kind == "thinking":
-                self._issues.append(Issue("unclosed_thinking", "a call inside a thought", self._opened, self._opened))
-            self._end_part()
-            self._pending = pending
+        self._end_text_before()
         if self._the_place().segment.group is not None:  # whose opening may be no more than that of an array
             self._group = self._the_place().segment.group
         call = ToolCall(**{**self._head, "name": machine.name or "", "arguments": ""})
@@ -193,6 +199,17 @@ class CallSteps(Teller):
             call.id = machine.id
         self._said, self._call_part = True, call
         self._announce_call()
+
+    def _end_text_before(self) -> None:
+        """The part in which a call began is over, because it is one."""
+        if self._part is None:
+            return
+        within, pending = self._within, self._pending
+        self._pending = []
+        if within is not None and within.kind == "thinking":
+            self._issues.append(Issue("unclosed_thinking", "a call inside a thought", self._opened, self._opened))
+        self._end_part()
+        self._pending = pending
 
     def _announce_call(self) -> None:
         self._index += 1
@@ -231,14 +248,21 @@ class CallSteps(Teller):
             self._fail(detail, position)
         if kind and not tentative:
             self._call_issue(kind, detail, position)
+        if self._said or self._machine is None:
+            self._payload_at = maxsize  # nothing that was told, or has no payload, can be mended
         if self._said:
             self._events.append(PartEnd(self._index, None, self._raw()))
             self._said = False
-        if complete or tentative:
+        in_thought = self._within is not None and self._within.kind == "thinking"
+        if complete or tentative or in_thought:
             self._put_back(goes_on=not complete)
         else:
             self._machine = None
             self._step = self._broken
+
+    @abstractmethod
+    def _mends(self) -> bool:
+        """Tell the calls that a broken one says in another notation, and return whether it does."""
 
     def _take_back(self) -> None:
         """Read again what no call has at its end: it may end the turn, such as a label on its own line.

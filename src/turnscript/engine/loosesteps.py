@@ -12,9 +12,11 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from sys import maxsize
 
+from msgspec.structs import replace
+
 from turnscript.conversation import Assistant, Issue, Tool, ToolCall
 from turnscript.engine.callsteps import SPACE, CallSteps
-from turnscript.engine.loose import LooseCall, LooseRun
+from turnscript.engine.loose import LooseCall, LooseRun, calls_of
 from turnscript.engine.scanner import WIDEST, Scanner
 from turnscript.engine.states import Action, Do, States
 from turnscript.engine.telling import Step
@@ -136,6 +138,21 @@ class LooseSteps(CallSteps):
             whole.id = said.id
         self._events.append(PartEnd(self._index, whole, ""))
         self._calls += 1
+
+    def _mends(self) -> bool:
+        place, tools = self._the_place(), self._tools or {}
+        calls = calls_of("".join(self._call_raw[self._payload_at :]).strip()) or []
+        if not calls or any(call.name not in tools for call in calls):
+            return False
+        self._end_text_before()
+        rejected = self._issues.pop()
+        detail = "a call in the tags of its format, and in another notation"
+        self._issues.append(replace(rejected, kind="mended_call", detail=detail))
+        for call in calls:
+            self._tell(call)
+        self._call_raw, self._head = [], {}
+        self._enter_gap(place.kind, self._group)
+        return True
 
     def _end_run(self) -> None:
         """End a run inside which the text is over: its calls are told, or read as text."""

@@ -348,7 +348,7 @@ class States:
         for turn in document.turns:
             # Where a closing ends the model's turn, words that its texts may hold begin no other.
             if turn.open and not (self.turn.close and not self.layout.escape.holds(turn.open.strip())):
-                ends_others = document.flattened and not turn.close
+                ends_others = not turn.close and bool(document.separator)
                 yield document.separator + turn.open.rstrip() if ends_others else turn.open.rstrip()
             if turn is not self.turn and turn.speaks:
                 continue

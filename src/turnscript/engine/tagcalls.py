@@ -133,9 +133,10 @@ class _Word(NamedTuple):
 def _key_before(behind: str) -> _Word:
     """Return the patterns of a key with the literal behind it: templates write keys as they are.
 
-    So a key may have spaces and quotes in it, but no tag and no line break.
+    So a key may have spaces and quotes in it, but no tag and no line break. Between two tags any white space will do,
+    because models of a newer version write some where the older one had it.
     """
-    row = [r"\s*" if step.isspace() else re.escape(step) for step in _STEPS.findall(behind)]
+    row = [r"\s*" if step.isspace() else re.escape(step) for step in _STEPS.findall(behind.replace("><", "> <"))]
     key, half = r'[^\s<>"][^<\n]*?', r'"(?>(?:[^"\\\n]|\\[^\n])*)\\?|'
     quoted = r'"(?>(?:[^"\\\n]|\\[^\n])*)"'
     return _Word(

@@ -18,9 +18,9 @@ tags instead. In `rwkv-goose-observation` a call is the tool's name on a line an
 turn `Observation:`.
 
 Options: `paren` asks for thinking by ` (think)`, as models of 2026 know it. `unhinted` does not ask, for older models.
-`fake-think` opens an answer with an empty thought, for models that think too much. `drop-thinking` leaves past thoughts
-out. `blank-whitespace` takes lines of white space out of texts like empty ones, as ai00_server does. `no-sentence`
-leaves out the sentence behind the tool list.
+`fake-think` opens an answer with an empty thought, for models that think too much, and `fast-think` with one that has
+no line end, as fast answers begin. `drop-thinking` leaves past thoughts out. `blank-whitespace` takes lines of white
+space out of texts like empty ones, as ai00_server does. `no-sentence` leaves out the sentence behind the tool list.
 """
 
 from __future__ import annotations
@@ -206,6 +206,7 @@ def _options(document: Document) -> dict[str, Document]:
         "unhinted": replace(document, generation=replace(generation, hints={}), grows=""),
         "blank-whitespace": replace(document, blank="whitespace"),
         "fake-think": replace(document, generation=replace(generation, prefill="<think>\n</think")),
+        "fast-think": replace(document, generation=replace(generation, prefill="<think></think")),
         "drop-thinking": replace(
             document,
             turns=tuple(unthinking if turn is model else turn for turn in turns),

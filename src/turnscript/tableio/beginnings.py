@@ -112,10 +112,10 @@ def _check_everywhere(turn: Turn, document: Document, place: Table) -> None:
 
 def _check_end(turn: Turn, document: Document, place: Table) -> None:
     """A turn without a closing ends where the next opening follows. That no content holds one, others check."""
-    if turn.close or (_BLANK_LINE in document.separator if document.flattened else not document.separator):
+    if turn.close or not document.flattened or _BLANK_LINE in document.separator:
         return
     message = (
-        "a turn without a `close` ends where the next opening follows; that takes openings that no content holds and "
-        'separator = "", or `flattened = true` and a separator with a blank line'
+        "a turn without a `close` ends where the next opening follows; where contents are flattened, that takes a "
+        "`separator` with a blank line"
     )
-    raise unfit(place.at("close"), message, 'a `close`, separator = "", or flattened = true')
+    raise unfit(place.at("close"), message, "a `close`, or a separator with a blank line")

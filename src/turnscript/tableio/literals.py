@@ -51,9 +51,11 @@ def check_literals(document: Document, table: Table) -> None:
         also = {one.open.strip() for one in turn.also_read if turn.close and one.open.startswith(turn.close.strip())}
         opened = _openings(turn, place, document.tag_end if document.anchored else "")
         taken = names_taken(document)
-        apart = {
+        apart: dict[str, Callable[[str], bool]] = {
             one.open.strip(): partial(_is_taken, taken) for one in turn.segments if one.kind == ToolCall.kind and taken
         }
+        # What counts only if it is a call gives way to what is longer, which is looked for first.
+        apart |= {one.open.strip(): bool for one in turn.also_read if one.tentative}
         opened = (one._replace(apart=apart.get(one.text)) for one in opened if one.text not in also)
         _Literals([*ends, *opened], looked_for)
         until = _Literals(ends, looked_for)
