@@ -62,8 +62,7 @@ def correlated(items: Sequence[Item], shown: Shown, document: Document, tools: C
 
 def correlate(items: Sequence[Item], document: Document, tools: Collection[str]) -> None:
     """Give calls and results the ids and names that follow from what is shown and from their order."""
-    table = shows(document)
-    shown = [_shown(item) if document.results == "on_results" else _shown_as(item, table) for item in items]
+    shown = [_shown(item) for item in items]
     for item, (id_, name) in zip(items, correlated(items, shown, document, tools), strict=True):
         if isinstance(item, ToolResult):
             item.id, item.name = id_, name
@@ -195,7 +194,7 @@ def _hidden(items: Sequence[Item], shown: Shown) -> Shown:
     by_name: dict[str | None, deque[int]] = {}
     found: Shown = []
     for index, item in enumerate(items):
-        name = shown[index][1]
+        id_, name = shown[index]
         if isinstance(item, ToolCall):
             waiting[index] = name
             by_name.setdefault(name, deque()).append(index)
@@ -205,7 +204,8 @@ def _hidden(items: Sequence[Item], shown: Shown) -> Shown:
                 call = next(iter(waiting), None)
             answered = None if call is None else waiting.pop(call)
             name = answered if name is None else name
-        found.append((shown[index][0], name))
+            id_ = shown[call][0] if id_ is None and call is not None else id_
+        found.append((id_, name))
     return found
 
 
