@@ -63,7 +63,11 @@ def correlated(items: Sequence[Item], shown: Shown, document: Document, tools: C
 def correlate(items: Sequence[Item], document: Document, tools: Collection[str]) -> None:
     """Give calls and results the ids and names that follow from what is shown and from their order."""
     shown = [_shown(item) for item in items]
-    for item, (id_, name) in zip(items, correlated(items, shown, document, tools), strict=True):
+    if document.results == "on_results":
+        found = correlated(items, shown, document, tools)
+    else:  # a call whose table shows no id may say one, and then its result answers that
+        found = _hidden(items, shown, lends=not shows(document).call_id)
+    for item, (id_, name) in zip(items, found, strict=True):
         if isinstance(item, ToolResult):
             item.id, item.name = id_, name
         elif isinstance(item, ToolCall):
@@ -189,7 +193,7 @@ def _shown_as(item: Item, table: Shows, written: str | None = None) -> tuple[str
     return None, None
 
 
-def _hidden(items: Sequence[Item], shown: Shown) -> Shown:
+def _hidden(items: Sequence[Item], shown: Shown, lends: bool = False) -> Shown:
     waiting: dict[int, str | None] = {}
     by_name: dict[str | None, deque[int]] = {}
     found: Shown = []
@@ -204,7 +208,7 @@ def _hidden(items: Sequence[Item], shown: Shown) -> Shown:
                 call = next(iter(waiting), None)
             answered = None if call is None else waiting.pop(call)
             name = answered if name is None else name
-            id_ = shown[call][0] if id_ is None and call is not None else id_
+            id_ = shown[call][0] if lends and id_ is None and call is not None else id_
         found.append((id_, name))
     return found
 

@@ -101,7 +101,7 @@ def _write_first(composer: Composer, request: Request, flags: str, tools: ToolsP
             out.control(tools.continued)
             _write_rest(body, rest, len(head), out)
     named = any(getattr(item, attribute.path) is not None for attribute in place.turn_attributes)
-    if first is not None and body.is_empty(item, out.flattened) and not named:
+    if first is not None and not first.open and body.is_empty(item, out.flattened) and not named:
         out.lose("", "dropped", "an empty system text beside tools, or where one is always written, reads as none")
     composer.report(place, item)
     composer.place, composer.last = place, out.item
