@@ -139,3 +139,22 @@ def test_two_turns_of_results_are_kept_or_told(name: str) -> None:
         transcript = f"{first}{last[len(then) :]}{format_.document.end}"
         request = check(format_, transcript)
         assert request is None or format_.render(request).value == transcript
+
+
+def _without_empty(request: ts.Request) -> tuple[list[ts.Item], list[ts.Tool]]:
+    return [
+        item for item in request.items if not isinstance(item, ts.System) or item.content != said("")
+    ], request.tools
+
+
+@pytest.mark.parametrize("name", ts.formats())
+def test_a_transcript_without_a_label_is_read_as_its_format_reads_it_or_refused(name: str) -> None:
+    """Also where nothing tells the start of its document, and where there is nothing that only this format has."""
+    format_ = ts.get_format(name)
+    plain = request_of(*BEGUN, ts.Assistant(content=said("Fine.")))
+    plain.conversation.tools = []
+    unasked = ts.Request(conversation=ts.Conversation(items=plain.items[1:]))
+    for request in (SPOKEN, TWICE, plain, unasked):
+        whole = str(format_.render(request).value)
+        for text in (whole, whole.removeprefix(format_.document.start).removesuffix(format_.document.end)):
+            assert _without_empty(format_.parse(text)) == _without_empty(ts.parse(text))
