@@ -3,6 +3,9 @@
 import pytest
 
 import turnscript as ts
+from turnscript.asking import left_out, written
+from turnscript.datasets.chat_writing import write_chat
+from turnscript.datasets.form import Example
 from turnscript.format import Format
 from turnscript.tableio import InvalidFormat, read_formats
 
@@ -174,3 +177,12 @@ def test_a_thought_that_no_flag_asks_for_gets_none() -> None:
         "<|im_start|>assistant\n<|start_reason|>Hm.<|end_reason|>\nHi.\n<|im_end|>[EOS]"
     )
     assert transcript == ts.convert(transcript, "openchatml", "openchatml", strict=True).value
+
+
+def test_what_is_not_read_as_it_stands_is_told_wherever_a_transcript_goes() -> None:
+    """To a prompt and to training data, too."""
+    request = OPENCHATML.parse(CALL.replace("{}", '{"name": "f"}'))
+    made = written(request, UNIVERSAL, None)
+    expected = ["line 5.arguments"]
+    assert expected == [loss.path for loss in left_out(made, request, UNIVERSAL)]
+    assert expected == [loss.path for loss in write_chat(Example(request)).losses]

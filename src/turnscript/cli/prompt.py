@@ -186,7 +186,7 @@ def _read(source: Source, name: str, made: Callable[[Request], _Made], *, quiet:
 def _made(given: Given, format_: Format, request: Request) -> tuple[Written, list[Loss]]:
     """The prompt of a request, and all that is lost."""
     made = _written(request, format_, given.thinking, normalize_json=given.normalize_json)
-    return made, [*request.unread, *left_out(made, request, format_)]
+    return made, left_out(made, request, format_)
 
 
 def _written(request: Request, format_: Format, thinking: bool | None, *, normalize_json: bool = False) -> Written:

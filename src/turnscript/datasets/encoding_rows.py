@@ -106,7 +106,7 @@ class Drafter:
             draft = Draft(texts, marks, values)
         except UnicodeEncodeError:
             raise _broken(texts, marks, items) from None
-        losses = out.all_losses()
+        losses = [*request.unread, *out.all_losses()] if request.unread else out.all_losses()
         if losses and self.options.strict:
             raise LossyConversion(losses, f"{self.format.name} (prompt view)")
         draft.losses = [*asked, *losses] if asked else losses
