@@ -37,11 +37,12 @@ def written(
 
 
 def left_out(made: Written, request: Request, format_: Format) -> list[Loss]:
-    """All that what was written does not say of its request: its own losses, and the members that nobody knows."""
+    """Return all that what was written does not say of the source of its request: what was not read of that, its own
+    losses, and the members that nobody knows."""
     told = {loss.path for loss in made.losses}
     handled = {"suffix"} if _hole(request) is not None else set()
     said = {key: value for key, value in request.extra.items() if key not in handled and f"$.{key}" not in told}
-    return [*made.losses, *_unnamed(request, format_, said)]
+    return [*request.unread, *made.losses, *_unnamed(request, format_, said)]
 
 
 def _hole(request: Request) -> Fill | None:

@@ -40,8 +40,8 @@ class Behind:
         self._first = ""
         self._told: Issue | None = None
         self._broken = self._strayed = False
-        if reader.half:
-            issues.append(Issue(HALF, f"the server sent half of a character and not the other half: {reader.half}"))
+        self._half, self._half_at = "", len(issues)
+        self._note_half()
         self._note_stray()
 
     def feed(self, data: bytes) -> None:
@@ -66,6 +66,7 @@ class Behind:
         except UpstreamError as error:
             self._broken = True
             self._add(error.body)
+        self._note_half()
         self._note_stray()
 
     def _add(self, text: str) -> None:
@@ -80,6 +81,14 @@ class Behind:
         """Say it where the last one was said. The list is not ours alone: others may have added to it since."""
         at, self._told = self._place(), issue
         self._issues[at : at + 1] = [issue]
+
+    def _note_half(self) -> None:
+        """Say what half is left now: however the stream was cut, the end of all decides."""
+        half = self._reader.half
+        if half != self._half:
+            said = [Issue(HALF, f"the server sent half of a character and not the other half: {half}")] if half else []
+            self._issues[self._half_at : self._half_at + bool(self._half)] = said
+            self._half = half
 
     def _note_stray(self) -> None:
         """Say it once, and before what is said of events behind the end: however the stream was cut."""

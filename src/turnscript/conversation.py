@@ -25,6 +25,7 @@ from msgspec import Struct
 from turnscript.equality import Comparable
 from turnscript.jsontext import Json
 from turnscript.logprobs import TokenLogprob
+from turnscript.losses import Loss
 
 Extra = dict[str, Json]
 """Unnamed members of a wire object, each value the JSON text it arrived as."""
@@ -355,6 +356,7 @@ class Request(Comparable, Struct, eq=False, kw_only=True, gc=False):
     request's members that have no name in `settings`; hints are shapes of members (`{"stop": "string"}`). `paths` maps
     a setting to its JSON path in the source where the API calls it otherwise, `words` members of items likewise (see
     `sources`). `archived`: what else an archive says. `generated`: ids of ours in the source, by item (`pairing`).
+    `unread`: what of a transcript is not here as it stood there, as losses at their lines.
     """
 
     conversation: Conversation = msgspec.field(default_factory=Conversation)
@@ -366,6 +368,7 @@ class Request(Comparable, Struct, eq=False, kw_only=True, gc=False):
     words: Mapping[str, str] = {}
     archived: Extra = {}
     generated: dict[str, str] = {}
+    unread: list[Loss] = []
 
     @property
     def items(self) -> list[Item]:

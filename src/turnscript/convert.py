@@ -276,10 +276,13 @@ _LEFT_OUT |= {"second_signature", BROKEN, BEHIND, HALF, STRAY}
 
 
 def unread(said: Request | Exchange) -> list[Loss]:
-    """What of an answer was left out when it was read, because it is broken or cut off."""
+    """Return what was left out when it was read: of a transcript what the conversation does not hold as it stood
+    there, of an answer what is broken or cut off."""
     if isinstance(said, Request):
-        return []
-    return left_out([issue for response in (said.response, *said.others) for issue in response.issues])
+        return said.unread
+    return said.request.unread + left_out(
+        [issue for response in (said.response, *said.others) for issue in response.issues]
+    )
 
 
 def left_out(issues: Iterable[Issue]) -> list[Loss]:

@@ -30,6 +30,7 @@ from turnscript.engine.files import (
 )
 from turnscript.engine.fill import Fill, fill_of, read_fill
 from turnscript.engine.layout import layout_of, special_tokens
+from turnscript.engine.marks import marks_in
 from turnscript.engine.parse import TurnParser
 from turnscript.engine.prompt import Prompt, bare_parser, begin_prompt
 from turnscript.engine.read import claims_document, read_document
@@ -179,6 +180,10 @@ class Format(Struct, frozen=True):
         The request's options are not typed yet: they stay in `extra` as their origin spelled them.
         """
         return read_document(self.document, transcript)
+
+    def marks_in(self, text: str) -> frozenset[str]:
+        """Return the marks of this format that stand in a text."""
+        return marks_in(self.document, text)
 
     def claims(self, text: str) -> bool:
         """Whether a text looks like a transcript of this format, by how it begins."""

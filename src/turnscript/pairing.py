@@ -12,6 +12,9 @@ from turnscript.conversation import Assistant, Conversation, Item, Opaque, Reque
 GUESSED = "the id of the call that it seems to answer"
 """What a loss says of a result that had no id, and gets that of a call which has one."""
 
+ANSWERED = "the id of the result that seems to answer it"
+"""What a loss says of a call that had no id, and gets that of a result which has one."""
+
 _MADE, _ORPHANED = "call_auto_", "call_auto_orphan_"
 _ID = re.compile(r"[A-Za-z0-9_-]+")
 _ID_ESCAPED = re.compile(r"[^A-Za-z0-9_-]|-(?=x[0-9a-f-])")
@@ -25,8 +28,8 @@ def told(request: Request, item: ToolCall | ToolResult, made: str) -> str:
     """
     if request.generated.get(item.at) == made:
         return ""
-    if isinstance(item, ToolResult) and not is_generated(made):
-        return GUESSED
+    if not is_generated(made):
+        return GUESSED if isinstance(item, ToolResult) else ANSWERED
     return f"{made!r}, and no call is known that it answers" if made.startswith(_ORPHANED) else ""
 
 
@@ -51,24 +54,48 @@ def name_results(items: Iterable[Item]) -> bool:
 def call_ids(items: Sequence[Item]) -> dict[int, str]:
     """An id for every call and result, by position in `items`: its own, or a generated one.
 
-    A call without an id is `call_auto_NNN`, NNN counting calls, ids in use skipped. A result without one answers the
-    first open call of its name, else the first open call; one that answers nothing is `call_auto_orphan_NNN`. All this
-    is deterministic, so that `drop_generated_ids` can take them off again.
+    A call without an id is `call_auto_NNN`, NNN counting calls, ids in use skipped; where the result that answers it
+    has an id that no call has, it is that one. A result without one answers the first open call of its name, else the
+    first open call; one that answers nothing is `call_auto_orphan_NNN`. All this is deterministic, so that
+    `drop_generated_ids` can take them off again.
     """
     used = {item.id for item in items if isinstance(item, ToolCall | ToolResult) and item.id is not None}
     free, orphaned = _FreeIds(used, _MADE), _FreeIds(used, _ORPHANED)
     waiting = _OpenCalls()
-    ids: dict[int, str] = {}
+    ids: dict[int, str] = _ids_of_answers(items)
     number = 0
     for index, item in enumerate(items):
         if isinstance(item, ToolCall):
             number += 1
-            ids[index] = item.id if item.id is not None else free.take(number)
+            if index not in ids:
+                ids[index] = item.id if item.id is not None else free.take(number)
             waiting.open(ids[index], item.name)
         elif isinstance(item, ToolResult):
             ids[index] = item.id if item.id is not None else waiting.first(item.name) or orphaned.take()
             waiting.answer(ids[index])
     return ids
+
+
+def _ids_of_answers(items: Sequence[Item]) -> dict[int, str]:
+    """Return the ids of results that no call has, at the calls without one that they answer."""
+    known = {item.id for item in items if isinstance(item, ToolCall)}
+    if None not in known:
+        return {}
+    waiting = _OpenCalls()
+    found: dict[int, str] = {}
+    for index, item in enumerate(items):
+        if isinstance(item, ToolCall) and item.id is None:
+            waiting.open(str(index), item.name)
+        elif isinstance(item, ToolResult) and item.id not in known:
+            # Generated ids are made anew, and are no word of the transcript's.
+            call = None if is_generated(item.id) else waiting.first(item.name)
+            if call is not None:
+                waiting.answer(call)
+                found[int(call)] = item.id or ""
+                known.add(item.id)
+        elif isinstance(item, ToolResult) and item.id is None and (call := waiting.first(item.name)) is not None:
+            waiting.answer(call)
+    return found
 
 
 class _FreeIds:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from turnscript.api import Api, leftover
+from turnscript.conversation import Conversation, System, text_content
 from turnscript.errorobject import upstream_error
-from turnscript.errors import InvalidInput, InvalidRequest, UnknownName
+from turnscript.errors import InvalidInput, InvalidRequest, InvalidTranscript, UnknownName
 from turnscript.format import Format
 from turnscript.given import Source, body_bytes
 from turnscript.jsontext import Json, is_json, read_list, read_object, utf8
@@ -20,6 +22,9 @@ _FILE = re.compile(r"[/\\]|\.(json|jsonl|txt|md|sse)$")
 _MARK = "\ufeff"
 _BEGINNING = 4096
 """So many characters of a list are looked at to tell it from a transcript."""
+
+_SHORT = 40
+"""So many characters of a mark are shown."""
 
 AUTO = "auto"
 REQUEST, ANSWER = "request", "response"
@@ -115,7 +120,7 @@ def _is_list(source: bytes | str) -> bool:
         start = source.removeprefix(_MARK.encode()).lstrip()[:_BEGINNING].decode("utf-8", "ignore")
     else:
         start = source.removeprefix(_MARK).lstrip()[:_BEGINNING]
-    return start.startswith("[") and not _format_of(start)
+    return start.startswith("[") and not _claiming(start)
 
 
 def _members_of(source: Source) -> dict[str, Json] | str:
@@ -155,15 +160,87 @@ def _nobodys(members: Mapping[str, Json], expected: str) -> InvalidRequest:
     return InvalidRequest(message, path="$", expected=expected, got=keys)
 
 
-def _format_of(text: str) -> str:
-    """The first format that a text begins as a transcript of; empty if there is none."""
-    return next((name for name in formats() if get_format(name).claims(text)), "")
+class Recognised(NamedTuple):
+    """The format of a transcript, and why it is that one: the rest of a sentence, for people."""
+
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"read as {self.name}: {self.reason}"
+
+
+def recognised_transcript(source: Source) -> Recognised | None:
+    """Return the format of an unlabelled source and why it is that; None for a body, a list and a stream, which name
+    themselves."""
+    if not isinstance(source, bytes | str) or is_stream(source) or _is_list(source):
+        return None
+    text = (source if isinstance(source, str) else utf8(source).decode()).removeprefix(_MARK)
+    return None if text.lstrip().startswith("{") else recognise(text)
+
+
+def recognise(text: str) -> Recognised | None:
+    """Return which format a text is a transcript of, None if it begins as one of none.
+
+    Of several that it may be in, that is the one whose marks stand in the text. Where none has a mark that the others
+    lack, it is the first of those that read it, if they read the same. Raises InvalidInput if they do not.
+    """
+    claiming = _claiming(text)
+    if len(claiming) < 2:
+        return Recognised(claiming[0], "no other format begins so") if claiming else None
+    marks = {name: get_format(name).marks_in(text) for name in claiming}
+    left = [name for name in claiming if not any(marks[name] < marks[other] for other in claiming)]
+    first, *others = _read_alike(left, text)
+    if others:
+        names = " or ".join([first[0], *(alike[0] for alike in others)])
+        message = f"this may be {names}, which read it differently; say which of them it is"
+        raise InvalidInput(message, line=1, column=1, expected=names, got="what begins as any of them")
+    only = (
+        frozenset()
+        .union(*(marks[name] for name in first))
+        .difference(*(marks[name] for name in claiming if name not in left))
+    )
+    reason = "no format that begins so reads it otherwise"
+    if len(left) < len(claiming) and only:
+        shown = min(only, key=lambda mark: (len(mark) > _SHORT, text.index(mark), mark))
+        reason = f"it has {shown[:_SHORT]!r}"
+        reason += f", and {' and '.join(first[1:])} would read it alike" if first[1:] else ""
+    return Recognised(first[0], reason)
+
+
+def _read_alike(names: list[str], text: str) -> list[list[str]]:
+    """Return the formats that can read a text, those that read the same together; all together if none can."""
+    if len(names) == 1:
+        return [names]
+    readings: list[tuple[Conversation, list[str]]] = []
+    for name in names:
+        try:
+            said = _without_empty_instructions(get_format(name).parse(text).conversation)
+        except InvalidTranscript:
+            continue
+        alike = next((group for other, group in readings if (other.items, other.tools) == (said.items, said.tools)), [])
+        if not alike:
+            readings.append((said, alike))
+        alike.append(name)
+    return [alike for _, alike in readings] or [names]
+
+
+def _without_empty_instructions(said: Conversation) -> Conversation:
+    """Return what is said. Some formats always write instructions, and read empty ones as none."""
+    first = said.items[0] if said.items else None
+    empty = isinstance(first, System) and not first.open and not text_content(first.content)
+    return Conversation(said.items[1:], said.tools) if empty else said
+
+
+def _claiming(text: str) -> list[str]:
+    """Return the formats that a text begins as a transcript of."""
+    return [name for name in formats() if get_format(name).claims(text)]
 
 
 def _detect_format(text: str) -> str:
-    name = _format_of(text)
-    if name:
-        return name
+    found = recognise(text)
+    if found is not None:
+        return found.name
     if not text.strip() or is_json(text):
         read_object(text)  # says that it is empty, or what it is instead of an object
     first, *more = text.strip().split("\n", 1)

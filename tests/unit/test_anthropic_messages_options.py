@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import turnscript as ts
 from turnscript.apis.anthropic_messages import AnthropicMessages
 from turnscript.conversation import (
     Conversation,
@@ -230,6 +231,21 @@ def test_a_limit_is_invented_where_another_api_needs_none() -> None:
     assert {"max_tokens": 4096, "messages": []} == rendered.value
     assert [("$.max_tokens", "invented")] == [(loss.path, loss.kind) for loss in rendered.losses]
     assert {"messages": []} == API.render_request(Request()).value
+
+
+@pytest.mark.parametrize("name", ["openai-chat", "rwkv-universal"])
+def test_a_limit_is_invented_for_a_request_wherever_it_comes_from(name: str) -> None:
+    """What names a model or ends in the middle of an answer is one; without a limit, the end would be read as said."""
+    spoken = [
+        ts.User(content=[ts.Text(text="Hi")]),
+        ts.Assistant(content=[ts.Text(text="Hel")], open=name == "rwkv-universal"),
+    ]
+    request = ts.Request(conversation=ts.Conversation(items=[*spoken]), settings=Settings(model="m"))
+    source = ts.render(request, name).value
+    rendered = ts.render(ts.parse(source, name), API.name)
+    assert 4096 == rendered.value["max_tokens"]
+    assert ("$.max_tokens", "invented") in [(loss.path, loss.kind) for loss in rendered.losses]
+    assert ts.parse(rendered.data, API.name).items[-1].open
 
 
 @pytest.mark.parametrize(

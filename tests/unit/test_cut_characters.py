@@ -53,6 +53,17 @@ def test_half_of_one_is_left_out_and_said(name: str) -> None:
     assert ["dropped"] == [loss.kind for loss in left_out(response.issues)]
 
 
+@pytest.mark.parametrize("behind", [r'{"a":"\ud83d"}', r'{"a":"\ude00"}', '{"a":"b"}'])
+@pytest.mark.parametrize("first", ["Hi", r"Hi \ud83d"])
+@pytest.mark.parametrize("name", [name for name in ts.apis() if name != "openai-responses"])
+def test_what_is_said_of_halves_does_not_hang_on_how_bytes_were_cut(name: str, first: str, behind: str) -> None:
+    """Also where what stands behind the end of the answer has half of a character, or the other half."""
+    api = ts.get_api(name)
+    data = sent(api, first, "!") + f"data: {behind}\n\n".encode()
+    [issues] = {tuple(read(api, data, size).issues) for size in (1, 7, 100, len(data))}
+    assert "behind_the_end" in [issue.kind for issue in issues]
+
+
 @pytest.mark.parametrize(
     ("data", "joined"),
     [

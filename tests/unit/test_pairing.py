@@ -1,11 +1,13 @@
 """Owns the tests of pairing calls and results, where all APIs must agree."""
 
+import itertools
+import re
 from typing import Any
 
 import pytest
 
 import turnscript as ts
-from turnscript.pairing import GUESSED
+from turnscript.pairing import ANSWERED, GUESSED
 
 OLD_CALL = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
 CHAT = {"messages": [OLD_CALL, {"role": "function", "name": "f", "content": "r"}, {"role": "tool", "content": "o"}]}
@@ -66,3 +68,27 @@ def test_an_id_that_only_looks_made_up_was_in_the_source(source: str, target: st
     assert [] == [one for one in again.losses if "call_auto" in one.detail]
     archive = ts.convert(body.data, source, "rwkv-universal")
     assert [] == ts.convert(archive.data, "rwkv-universal", source).losses
+
+
+IDS = [None, "a", "b"]
+TWO_CALLS = sorted(set(itertools.product([None, "a"], [None, "b"], IDS, IDS)), key=repr)
+
+
+@pytest.mark.parametrize("target", WITH_IDS)
+def test_every_result_answers_a_call_whichever_of_them_have_ids(target: str) -> None:
+    """As it does in a format, which pairs them by their order: where APIs are strict, another id is refused."""
+    for first, second, *answers in TWO_CALLS:
+        if answers[0] == answers[1] is not None:
+            continue
+        items: list[ts.Item] = [ts.ToolCall(name="f", id=first), ts.ToolCall(name="f", id=second)]
+        items += [ts.ToolResult(name="f", id=one, content=[ts.Text(text="x")]) for one in answers]
+        rendered = ts.render(ts.Request(conversation=ts.Conversation(items=items)), target)
+        body = rendered.data.decode()
+        called = re.findall(r'"(?:id|call_id)":"([^"]*)","(?:type|name)":"f', body)
+        answered = re.findall(r'"(?:tool_call_id|tool_use_id|call_id)":"([^"]*)","(?:content|output)"', body)
+        assert (2, 2) == (len(called), len(answered)), body
+        known = {one for one in answers if one in (first, second)}
+        if not known:  # else somebody says what answers what
+            assert sorted(called) == sorted(answered), (first, second, answers, body)
+        told = [loss.detail for loss in rendered.losses]
+        assert (ANSWERED in told) == any(one in called and one not in (first, second, None) for one in answers)

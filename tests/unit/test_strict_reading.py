@@ -3,6 +3,9 @@
 import pytest
 
 import turnscript as ts
+from turnscript.asking import left_out, written
+from turnscript.datasets.chat_writing import write_chat
+from turnscript.datasets.form import Example
 from turnscript.format import Format
 from turnscript.tableio import InvalidFormat, read_formats
 
@@ -114,3 +117,72 @@ def test_the_shape_of_a_content_that_is_no_word_is_an_error(value: str) -> None:
     error = fault(UNIVERSAL, f"<<SYS as={value}>>\n\n<<SYS_END>>")
     assert 1 == error.line
     assert error.message.startswith("the attribute 'as' must be a string in double quotes, not ")
+
+
+CALL = "<|im_start|>user\nHi\n<|im_end|>\n<|im_start|>assistant\n<|function_call|>\n{}\n<|im_end|>"
+OUTPUT = "<|im_start|>tool\n<|function_output|>\n{}\n<|im_end|>"
+LIST = "<|im_start|>system\nHi\n<|function_list|>\n{}\n<|im_end|>"
+NOT_AS_IT_STANDS = {
+    "a call without arguments": (CALL, '{"name": "f"}', ["line 5.arguments approximated"]),
+    "arguments as a string": (CALL, '{"arguments": "{}", "name": "f"}', ["line 5.arguments approximated"]),
+    "other words": (CALL, '{"input": {}, "name": "f"}', ["line 5.arguments approximated"]),
+    "an id": (CALL, '{"arguments": {}, "name": "f", "id": "call_9"}', ["line 5.id dropped"]),
+    "a number": (OUTPUT, '{"name": "f", "content": 22.5}', ["line 2.content approximated"]),
+    "more of a result": (OUTPUT, '{"name": "f", "content": "x", "took_ms": 12}', ["line 2.took_ms dropped"]),
+    "strict": (
+        LIST,
+        '{"type": "function", "function": {"name": "f", "strict": true}}',
+        ["$.tools[0].strict dropped"],
+    ),
+    "more of a tool": (
+        LIST,
+        '{"type": "function", "function": {"name": "f", "returns": {}}}',
+        ["$.tools[0].returns dropped"],
+    ),
+    "a tool without a type": (LIST, '{"function": {"name": "f"}}', ["$.tools[0].type approximated"]),
+}
+
+
+@pytest.mark.parametrize("case", NOT_AS_IT_STANDS)
+def test_json_that_is_not_written_again_as_it_stands_is_told(case: str) -> None:
+    """Under `strict` it is refused, and where the target has a place for it, nothing is lost."""
+    document, said, expected = NOT_AS_IT_STANDS[case]
+    transcript = document.replace("{}", said)
+    found = ts.convert(transcript, "openchatml", "openchatml").losses
+    assert expected == [f"{loss.path} {loss.kind}" for loss in found]
+    with pytest.raises(ts.LossyConversion):
+        ts.convert(transcript, "openchatml", "openchatml", strict=True)
+
+
+@pytest.mark.parametrize("name", ["qwen3", "batuta-chatml", "rwkv-goose-hermes", "ai00-v0", "openchatml"])
+def test_the_id_of_a_call_is_kept_and_its_result_has_it_too(name: str) -> None:
+    format_ = ts.get_format(name)
+    call = ts.ToolCall(name="f", arguments='{"a": 1}')
+    answer = ts.ToolResult(name="f", content=[ts.Text(text="x")])
+    request = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")]), call, answer]))
+    text = str(format_.render(request).value)
+    assert text.count('"f"') <= 2
+    identified = text.replace('"name": "f"', '"name": "f", "id": "call_9"', 1).replace(
+        '"name":"f"', '"name":"f","id":"call_9"', 1
+    )
+    items = format_.parse(identified).items
+    assert ["call_9", "call_9"] == [item.id for item in items if isinstance(item, ts.ToolCall | ts.ToolResult)]
+    body = ts.convert(identified, name, "openai-chat", strict=True).value
+    assert "call_9" == body["messages"][1]["tool_calls"][0]["id"] == body["messages"][2]["tool_call_id"]
+
+
+def test_a_thought_that_no_flag_asks_for_gets_none() -> None:
+    transcript = (
+        "[BOS]<|im_start|>user\nHi\n<|im_end|>\n"
+        "<|im_start|>assistant\n<|start_reason|>Hm.<|end_reason|>\nHi.\n<|im_end|>[EOS]"
+    )
+    assert transcript == ts.convert(transcript, "openchatml", "openchatml", strict=True).value
+
+
+def test_what_is_not_read_as_it_stands_is_told_wherever_a_transcript_goes() -> None:
+    """To a prompt and to training data, too."""
+    request = OPENCHATML.parse(CALL.replace("{}", '{"name": "f"}'))
+    made = written(request, UNIVERSAL, None)
+    expected = ["line 5.arguments"]
+    assert expected == [loss.path for loss in left_out(made, request, UNIVERSAL)]
+    assert expected == [loss.path for loss in write_chat(Example(request)).losses]

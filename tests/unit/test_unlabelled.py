@@ -6,6 +6,7 @@ import json
 import pytest
 
 import turnscript as ts
+from turnscript.recognition import recognise
 
 MESSAGES = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
 BODY = {"model": "m", "messages": MESSAGES}
@@ -154,3 +155,36 @@ def test_a_request_that_is_told_so_keeps_what_it_asks_for() -> None:
     }
     chat = ts.convert(body, "auto", "openai-chat").value
     assert (["."], "low") == (chat["stop"], chat["reasoning_effort"])
+
+
+V0 = 'User: hi\n\nAssistant: <tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>\n\nUser: ok'
+SPACED = "<|im_start|>user\nhi\n<|im_end|>\n<|im_start|>assistant\nHello.\n<|im_end|>"
+CALLED = 'hi\n<|im_end|>\n<|im_start|>assistant\n<|function_call|>\n{"arguments": {"a": 1}, "name": "f"}<|im_end|>'
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "mark"),
+    [
+        (V0, "rwkv-goose-hermes", "'<tool_call>', and ai00-v0 would read it alike"),
+        (SPACED, "openchatml", r"'\n<|im_end|>'"),
+        (f"<|im_start|>user\n{CALLED}", "openchatml", "'<|function_call|>'"),
+        ("<|im_start|>user\nhi<|im_end|>", "batuta-chatml", "no format that begins so reads it otherwise"),
+        ("<ai00:user>\nhi\n</ai00:user>", "ai00-v1", "no other format begins so"),
+    ],
+)
+def test_a_transcript_is_known_by_what_only_its_format_has(text: str, name: str, mark: str) -> None:
+    found = recognise(text)
+    assert found is not None
+    assert (name, True) == (found.name, mark in found.reason), found
+    assert name == ts.detect_api(text)
+
+
+def test_a_transcript_that_two_formats_read_differently_is_refused_with_both_names() -> None:
+    both = V0.replace("User: ok", 'User: ok\n\nAssistant: ```json\n{"name":"f","arguments":{}}\n```')
+    with pytest.raises(ts.InvalidInput, match="rwkv-goose or rwkv-goose-hermes, which read it differently"):
+        ts.parse(both)
+    assert ts.parse(both, "rwkv-goose").items != ts.parse(both, "ai00-v0").items
+
+
+def test_a_call_of_the_first_format_of_ai00_becomes_one_of_the_second() -> None:
+    assert '<invoke name="f">' in ts.convert(V0, "auto", "ai00-v1", strict=True).value

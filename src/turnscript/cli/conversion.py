@@ -18,7 +18,7 @@ from turnscript.exchange import Exchange, alone
 from turnscript.format import VIEWS, Format
 from turnscript.jsontext import Json, one_line, plain, read_object, type_name, utf8
 from turnscript.losses import Loss
-from turnscript.recognition import AUTO, detect_api, lookup
+from turnscript.recognition import AUTO, detect_api, lookup, recognised_transcript
 from turnscript.rendered import Rendered
 
 TEXT = "text"
@@ -48,11 +48,13 @@ class Conversion:
         self.reads_text = source != AUTO and isinstance(lookup(source), Format)
         self.writes_text = isinstance(lookup(target), Format)
         self.wishes = wishes
+        self.read_as = ""  # what a document was taken for that nobody named, and why
         self._options = dict(options)
         _check(lookup(target), self._options)
 
     def document(self, data: bytes) -> Rendered[Any]:
         """A whole input. Raises InvalidInput, Unsupported, and LossyConversion if it is strict."""
+        self._recognise(data)
         return self._convert(data, self.source)
 
     def row(self, data: bytes) -> tuple[bytes, list[Loss]]:
@@ -68,7 +70,12 @@ class Conversion:
 
     def said(self, data: bytes) -> Request | Exchange:
         """What a whole input says, not converted yet. Raises InvalidInput."""
+        self._recognise(data)
         return self._read(data, self.source)
+
+    def _recognise(self, data: bytes) -> None:
+        found = recognised_transcript(data) if self.source == AUTO else None
+        self.read_as = "" if found is None else str(found)
 
     def rendered(self, said: Request | Exchange, beside: Sequence[Loss] = ()) -> Rendered[Any]:
         """What an input says in the target. `beside`: what is lost already. Raises as `document` does."""

@@ -241,6 +241,8 @@ def _document(given: Given, conversion: Conversion, source: Source, screen: Scre
     if broken is not None:
         screen.fault(broken)
     if refused is not None or not given.quiet:
+        if conversion.read_as:
+            screen.note(conversion.read_as)
         note_issues(screen, job, source.name)
         losses = Losses(lost)
         screen.note(losses.summary)

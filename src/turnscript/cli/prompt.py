@@ -32,7 +32,7 @@ from turnscript.engine.spans import Span
 from turnscript.errors import LossyConversion, TurnscriptError, Unsupported
 from turnscript.format import Format
 from turnscript.losses import Loss
-from turnscript.recognition import AUTO, lookup
+from turnscript.recognition import AUTO, lookup, recognised_transcript
 from turnscript.reference import has_thoughts
 from turnscript.registry import named_formats
 from turnscript.rendered import Rendered
@@ -135,7 +135,7 @@ def run(given: Given) -> int:
     check_name(given.source)
     _check_places(given)
     with Source(given.file) as source:
-        made, lost = _read(source, given.source, partial(_made, given, format_))
+        made, lost = _read(source, given.source, partial(_made, given, format_), quiet=given.quiet)
     unasked = [loss for loss in lost if loss.detail != RESPELLED]
     refused = LossyConversion(unasked, format_.name) if given.strict and unasked else None
     with Files() as files:
@@ -160,8 +160,11 @@ def asked_of(source: Source, name: str, format_: Format, thinking: bool | None) 
     return _read(source, name, made)
 
 
-def _read(source: Source, name: str, made: Callable[[Request], _Made]) -> _Made:
-    """What is made of the request in an input. Raises Failed with the place and what to try."""
+def _read(source: Source, name: str, made: Callable[[Request], _Made], *, quiet: bool = True) -> _Made:
+    """Return what is made of the request in an input. Raises Failed with the place and what to try.
+
+    `quiet`: what a transcript was taken for that nobody named is not told.
+    """
     screen = Screen()
     if source.is_terminal:
         screen.note("reading standard input; Ctrl-D ends it")
@@ -169,7 +172,10 @@ def _read(source: Source, name: str, made: Callable[[Request], _Made]) -> _Made:
     if not data.strip():
         raise Failed("the input is empty", place=source.name, remedy="give a request body or a transcript")
     try:
-        return made(parse(data, name))
+        result = made(parse(data, name))
+        if name == AUTO and not quiet and (taken := recognised_transcript(data)) is not None:
+            screen.note(str(taken))
+        return result
     except TurnscriptError as error:
         found = fault(error, source.name)
         message = f"{found.path}: {found.message}" if found.path else found.message

@@ -75,7 +75,7 @@ def write_chat(example: Example) -> Written:
         said = _texts(request.items)
         if said is not None:
             return Written(_encode(_Row(said)), ())
-    losses: list[Loss] = []
+    losses: list[Loss] = [*request.unread]
     messages = _messages(example, losses)
     tools = _tools(request, losses)
     return Written(_encode(_Row(messages, tools)), losses)

@@ -110,6 +110,7 @@ class Drafter:
         losses = out.all_losses()
         if losses and self.options.media == _REJECT:
             _check_media(items, losses)
+        losses = [*request.unread, *losses] if request.unread else losses
         if losses and self.options.strict:
             raise LossyConversion(losses, f"{self.format.name} (prompt view)")
         draft.losses = [*asked, *losses] if asked else losses

@@ -6,7 +6,7 @@ from typing import Any
 
 from turnscript.conversation import ToolCall
 from turnscript.engine.callrules import CallRules
-from turnscript.engine.machine import Machine, Reading
+from turnscript.engine.machine import ODD_CALL, Machine, Reading
 from turnscript.engine.spans import Writer
 from turnscript.engine.tagcalls import TagCall, TagReader, word_before, word_of
 from turnscript.grammar.nodes import Node
@@ -62,5 +62,7 @@ class _AddressedReader(TagReader):
         found = self._word(self._second_name, text, position)
         if found is None:
             return position, not self.failed
+        if found[0] != self._addressee and self._reading.strict:
+            self.issues.append((ODD_CALL, f"the first tag says another name: {found[0]}"))
         self.name, self._state = self._addressee, self._between
         return found[1], False

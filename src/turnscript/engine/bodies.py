@@ -23,7 +23,18 @@ from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.errors import InvalidRequest, InvalidTranscript
 from turnscript.grammar.nodes import Node
-from turnscript.jsontext import Json, is_json, is_object, members, plain, read_object, respace, text_of, type_word
+from turnscript.jsontext import (
+    Json,
+    every_member,
+    is_json,
+    is_object,
+    members,
+    plain,
+    read_object,
+    respace,
+    text_of,
+    type_word,
+)
 from turnscript.losses import Loss
 
 NO_PARTS = "parts"
@@ -206,7 +217,10 @@ class ToolList:
             if not line.strip():
                 continue
             try:
-                yield tool_from(read_object(line))
+                fields = read_object(line)
+                if len(every_member(line)) != len(fields):
+                    payload.lose("", "dropped", "a key comes twice: its last value alone is kept")
+                yield tool_from(fields)
             except (InvalidRequest, msgspec.ValidationError) as error:
                 message = f"each line of a tool list must be one JSON object that defines a tool: {error}"
                 raise InvalidTranscript(

@@ -10,9 +10,9 @@ from turnscript.conversation import Tool
 from turnscript.engine.bracedcalls import MARK, braced_pieces, named_pieces, read_braced
 from turnscript.engine.escape import rules_of
 from turnscript.engine.table import Payload
-from turnscript.engine.toollists import Pieces, ToolTexts, not_a_tool
+from turnscript.engine.toollists import Pieces, ToolTexts, members_once, not_a_tool
 from turnscript.errors import InvalidRequest, InvalidTranscript
-from turnscript.jsontext import Json, compact, json_string, members, read_object, string_of, text_of
+from turnscript.jsontext import Json, compact, json_string, members, string_of, text_of
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^"{}\[\],:]+|[{}\[\],:]', re.DOTALL)
 _MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
@@ -47,18 +47,19 @@ class BracedTools(ToolTexts):
 
     def read(self, payload: Payload) -> list[Tool]:
         """Return the definitions."""
-        return [self._tool(one, payload) for one in payload.text.split(self.apart) if one.strip()]
+        said = [one for one in payload.text.split(self.apart) if one.strip()]
+        return [self._tool(one, payload, index) for index, one in enumerate(said)]
 
-    def _tool(self, text: str, payload: Payload) -> Tool:
+    def _tool(self, text: str, payload: Payload, index: int) -> Tool:
         try:
             found: dict[str, Any] = read_braced(Payload(text, {}, payload.line, payload.escape), self.mark, self.prefix)
-            fields = read_object(found["arguments"])
-            description = string_of(fields["description"]) if "description" in fields else None
+            fields = members_once(found["arguments"], payload, f"[{index}]")
+            description = string_of(fields.pop("description")) if "description" in fields else None
         except (InvalidTranscript, InvalidRequest) as error:
             raise not_a_tool(payload, str(error)) from None
-        schema = fields.get("parameters")
+        schema = fields.pop("parameters", None)
         lowered = None if schema is None else Json(_respelled(compact(text_of(schema)), str.lower).encode())
-        return Tool(name=found["name"] or "", description=description, parameters=lowered)
+        return Tool(name=found["name"] or "", description=description, parameters=lowered, extra=fields)
 
 
 def _respelled(schema: str, case: Callable[[str], str]) -> str:

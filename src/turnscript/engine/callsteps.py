@@ -228,7 +228,9 @@ class CallSteps(Teller):
         if machine.deltas:
             self._events.append(PartDelta(self._index, machine.taken(), self._raw()))
         call = ToolCall(**(self._head | fields))
-        if not self._strict:
+        if self._strict:
+            self.unread += [(call, loss) for loss in machine.unread]
+        else:
             if place.segment.tentative and place.close and not place.open:
                 self._call_issue("mended_call", "a call without its opening", position)
             for kind, detail in machine.issues:

@@ -63,9 +63,12 @@ def correlated(items: Sequence[Item], shown: Shown, document: Document, tools: C
 
 def correlate(items: Sequence[Item], document: Document, tools: Collection[str]) -> None:
     """Give calls and results the ids and names that follow from what is shown and from their order."""
-    table = shows(document)
-    shown = [_shown(item) if document.results == "on_results" else _shown_as(item, table) for item in items]
-    for item, (id_, name) in zip(items, correlated(items, shown, document, tools), strict=True):
+    shown = [_shown(item) for item in items]
+    if document.results == "on_results":
+        found = correlated(items, shown, document, tools)
+    else:  # a call whose table shows no id may say one, and then its result answers that
+        found = _hidden(items, shown, lends=not shows(document).call_id)
+    for item, (id_, name) in zip(items, found, strict=True):
         if isinstance(item, ToolResult):
             item.id, item.name = id_, name
         elif isinstance(item, ToolCall):
@@ -191,12 +194,12 @@ def _shown_as(item: Item, table: Shows, written: str | None = None) -> tuple[str
     return None, None
 
 
-def _hidden(items: Sequence[Item], shown: Shown) -> Shown:
+def _hidden(items: Sequence[Item], shown: Shown, lends: bool = False) -> Shown:
     waiting: dict[int, str | None] = {}
     by_name: dict[str | None, deque[int]] = {}
     found: Shown = []
     for index, item in enumerate(items):
-        name = shown[index][1]
+        id_, name = shown[index]
         if isinstance(item, ToolCall):
             waiting[index] = name
             by_name.setdefault(name, deque()).append(index)
@@ -206,7 +209,8 @@ def _hidden(items: Sequence[Item], shown: Shown) -> Shown:
                 call = next(iter(waiting), None)
             answered = None if call is None else waiting.pop(call)
             name = answered if name is None else name
-        found.append((shown[index][0], name))
+            id_ = shown[call][0] if lends and id_ is None and call is not None else id_
+        found.append((id_, name))
     return found
 
 

@@ -15,7 +15,7 @@ from turnscript.conversation import ToolCall
 from turnscript.engine.callrules import KEY, CallRules
 from turnscript.engine.elements import ITEM, Told, read_again, tag, told_of, write_value
 from turnscript.engine.escape import Escape
-from turnscript.engine.machine import Machine, PlainBody, Reading
+from turnscript.engine.machine import ODD_CALL, Machine, PlainBody, Reading
 from turnscript.engine.repeats import joined, lose_difference
 from turnscript.engine.scanner import Look, Unescaper, look_for
 from turnscript.engine.spans import Writer
@@ -141,6 +141,7 @@ class _ElementMachine(Machine):
         self._look = look_for((), _outside(mark, reading))
         self._frames = [_Frame("object", told_of(reading.tools, self.name))]
         self._counts = [0]
+        self._keys: list[str] = []  # of what is open
         self._text: list[str] | None = None  # of a value that may be a text; None between elements
         self._string = False  # whether that is a string for sure, and passed on as it comes
         self._told = Told(None, None)
@@ -226,6 +227,7 @@ class _ElementMachine(Machine):
             self._frames.append(_Frame(kind, self._told))
             self._counts.append(0)
             self._say("[" if kind == "array" else "{")
+        self._keys.append(key)
         kind, told = self._frames[-1]
         before = ", " if self._counts[-1] else "{" if len(self._frames) == 1 else ""
         self._counts[-1] += 1
@@ -234,7 +236,9 @@ class _ElementMachine(Machine):
         self._say(before + ("" if kind == "array" else f"{json_string(key)}: ") + ('"' if self._string else ""))
 
     def _close(self, key: str) -> None:
-        """Return what is open ends, whichever key its closing says."""
+        """End what is open, whichever key its closing says."""
+        if self._keys and key not in ("", self._keys.pop()) and self._reading.strict:
+            self.issues.append((ODD_CALL, f"an argument is closed as {key}"))
         if self._text is not None:
             rest = self._unescaper.close()
             if self._string:
@@ -253,7 +257,7 @@ class _ElementMachine(Machine):
     def _close_all(self) -> None:
         """End the call, and all that is still open with it."""
         if self._text is not None or len(self._frames) > 1:
-            self.issues.append(("odd_call", "an argument without its closing"))
+            self.issues.append((ODD_CALL, "an argument without its closing"))
         while self._text is not None or len(self._frames) > 1:
             self._close("")
         self.done = True

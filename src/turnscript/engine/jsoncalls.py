@@ -13,7 +13,7 @@ from turnscript.engine.callrules import IDENTIFIER, NUMBER, CallRules
 from turnscript.engine.escape import Escape
 from turnscript.engine.jsonmachine import JsonMachine
 from turnscript.engine.jsonscan import ObjectScanner, ValueScanner
-from turnscript.engine.machine import Machine, PlainBody, Reading
+from turnscript.engine.machine import ODD_CALL, Machine, PlainBody, Reading
 from turnscript.engine.numbering import Indices
 from turnscript.engine.pretty import pretty
 from turnscript.engine.recent import MB, recent
@@ -24,7 +24,18 @@ from turnscript.engine.texts import PlainText
 from turnscript.errors import InvalidRequest, InvalidTranscript
 from turnscript.grammar.nodes import EMPTY, Node, optional, sequence
 from turnscript.grammar.rules import WS
-from turnscript.jsontext import compact, is_object, json_string, plain, read_object, respace, string_of, text_of
+from turnscript.jsontext import (
+    Json,
+    compact,
+    every_member,
+    is_object,
+    json_string,
+    plain,
+    read_object,
+    respace,
+    string_of,
+    text_of,
+)
 
 _ARGUMENT_KEYS = ("arguments", "parameters", "input", "args")
 _BLANKS = " \t\r\n"
@@ -32,6 +43,8 @@ _SPACES = ("", " ", "\n", "\n  ", "\n    ")  # as JSON is laid out
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _WINDOW = 65_536  # arguments that are there at once are looked for no further than this
 _NO_ARGUMENTS = frozenset({"name", "id", "type"})  # what a call may say beside them
+_ONCE = frozenset({"name", *_ARGUMENT_KEYS})  # of which a second one is told, or makes that it is no call
+_NOT_KEPT = ""  # stands for the keys of members that are not read
 
 
 class JsonCall(PlainBody):
@@ -195,6 +208,8 @@ class _CallMachine(JsonMachine):
     def __init__(self, reading: Reading, body: JsonCall) -> None:
         super().__init__(reading.escape)
         arguments = body.arguments_key
+        self._strict = reading.strict
+        self._numbered = bool(body.numbering)
         self._key_of_arguments = arguments
         self._words = {body.name_key: "name", body.id_key: "id"}
         # As long as all is as usual; then there is a scanner.
@@ -211,6 +226,7 @@ class _CallMachine(JsonMachine):
         self._word = ""
         self._string = False
         self._odd = False
+        self._outside: dict[str, Json] = {}  # members of the wrapper of an API
         self._whole = False  # the call was there at once, so its arguments are known to be an object
         self._close = reading.closes[0] if reading.closes else ""
 
@@ -299,6 +315,8 @@ class _CallMachine(JsonMachine):
         if key != self._key:
             said = _word(key)
             self._key, self._word = key, self._words.get(said, said)
+            if self._word in self._values and self._word not in _ONCE:
+                self._word = _NOT_KEPT
         word = self._word
         if word in _ARGUMENT_KEYS:
             self._odd = self._odd or word != self._key_of_arguments
@@ -306,16 +324,21 @@ class _CallMachine(JsonMachine):
             return
         self._values.setdefault(word, []).append(piece)
         if ended and word == "name" and self.name is not None:
-            self.issues.append(("odd_call", "a second name, which is not read"))
+            self.issues.append((ODD_CALL, "a second name, which is not read"))
         elif ended and word == "name":
             self.name = _string(self._escape.remove("".join(self._values["name"])))
             if self.name is not None and self.said:
                 self._say()
         elif ended and word == "id":
-            said = self._escape.remove("".join(self._values["id"]))
-            self.id = said if _NUMBER.fullmatch(said) else _string(said)
+            self._take_id(self._escape.remove("".join(self._values["id"])))
         if ended:
             self._key = ""
+
+    def _take_id(self, said: str) -> None:
+        number = _NUMBER.fullmatch(said) is not None
+        self.id = said if number else _string(said)
+        if number and self._strict and not self._numbered:
+            self.issues.append((ODD_CALL, "an id that is a number"))
 
     def _take_arguments(self, piece: str, ended: bool) -> None:
         if not self.said and not self._string and piece:
@@ -333,12 +356,24 @@ class _CallMachine(JsonMachine):
             self.deltas.append("".join(self.said))
 
     def fields(self) -> dict[str, Any] | None:
-        arguments = "".join(self.said)
         if self.name is None:
             return self._wrapped()
+        arguments = self._whole_arguments()
+        if arguments is None:
+            return None
+        found: dict[str, Any] = {"name": self.name, "arguments": arguments}
+        if self.id is not None:
+            found["id"] = self.id
+        if self._strict and (extra := self._others()):
+            found["extra"] = extra
+        return found
+
+    def _whole_arguments(self) -> str | None:
+        """Return the arguments, None if they are neither an object nor a string."""
+        arguments = "".join(self.said)
         if self._odd or self._string:
             self.issues.append(
-                ("odd_call", f"arguments under another key than {self._key_of_arguments!r}, or as a string")
+                (ODD_CALL, f"arguments under another key than {self._key_of_arguments!r}, or as a string")
             )
         if self._string:
             decoded = _string(arguments)
@@ -347,23 +382,35 @@ class _CallMachine(JsonMachine):
             self.deltas.append(decoded)
             arguments = decoded
         elif not arguments or arguments == "null":
-            if self._values.keys() - _NO_ARGUMENTS:
-                self.issues.append(("odd_call", "no arguments, but members that are none of a call"))
+            if self._strict:
+                self.issues.append((ODD_CALL, "there are no arguments, and an empty object is taken"))
+            elif self._values.keys() - _NO_ARGUMENTS:
+                self.issues.append((ODD_CALL, "no arguments, but members that are none of a call"))
             arguments = "{}"
             self.deltas = ["{}"]
         elif not self._whole and not is_object(arguments):
             return None
-        found: dict[str, Any] = {"name": self.name, "arguments": arguments}
-        return found | ({"id": self.id} if self.id is not None else {})
+        return arguments
+
+    def _others(self) -> dict[str, Json]:
+        """Return the members that say neither name nor arguments, nor the id."""
+        others = {key: self._escape.remove("".join(pieces)) for key, pieces in self._values.items()}
+        if others.pop(_NOT_KEPT, None) is not None:
+            self.issues.append((ODD_CALL, "a member with an empty key, or with one that came before, is not read"))
+        known = {"name"} if self.id is None and others.get("id") != "null" else {"name", "id"}
+        return self._outside | {key: Json(text.encode()) for key, text in others.items() if key not in known}
 
     def _wrapped(self) -> dict[str, Any] | None:
         """Return a call in the wrapper of an API: `{"type": "function", "function": {...}}`."""
         try:
-            inner = read_object(self._escape.remove("".join(self._values["function"])))
+            inner = read_object(self._escape.remove("".join(self._values.pop("function"))))
             self.name = _string(text_of(inner["name"]))
         except (KeyError, InvalidRequest):
             return None
-        self._values = {key: [] for key in inner}
+        if self._strict:
+            self.issues.append((ODD_CALL, "the call stands in a wrapper, which is not kept"))
+            self._outside = self._others()
+        self._values = {key: [text_of(value)] for key, value in inner.items() if key not in _ARGUMENT_KEYS}
         key = next((key for key in (self._key_of_arguments, *_ARGUMENT_KEYS) if key in inner), None)
         if key is not None:
             self.said = [text_of(inner[key])]
@@ -393,15 +440,22 @@ class JsonResult(PlainText):
     def read(self, payload: Payload) -> dict[str, Any]:
         """Name and text."""
         try:
-            fields = read_object(payload.escape.remove(payload.text))
-            name = None if text_of(fields["name"]) == "null" else string_of(fields["name"])
-            content = fields["content"]
+            said = payload.escape.remove(payload.text)
+            fields = read_object(said)
+            count = len(fields)
+            name = None if text_of(found := fields.pop("name")) == "null" else string_of(found)
+            content = fields.pop("content")
         except (InvalidRequest, KeyError) as error:
             message = f'a tool output must be one JSON object with "name" and "content" ({error})'
             raise InvalidTranscript(message, line=payload.line, column=1, expected="a JSON object") from None
+        if len(every_member(said)) != count:
+            payload.lose("", "dropped", "a key comes twice: its last value alone is kept")
         text = text_of(content)
-        shown = plain(content) if text.startswith('"') else respace(text)
-        return {"name": name, "content": [Text(text=shown)]}
+        is_text = text.startswith('"')
+        shown = plain(content) if is_text else respace(text)
+        if is_text == (is_object(shown) or _is_array(shown)):
+            payload.lose(".content", "approximated", "JSON is read as its text: a string as what it holds")
+        return {"name": name, "content": [Text(text=shown)], **({"extra": fields} if fields else {})}
 
 
 def _is_array(text: str) -> bool:

@@ -17,6 +17,10 @@ from turnscript.engine.table import Payload
 from turnscript.errors import InvalidTranscript
 from turnscript.grammar.nodes import Node
 from turnscript.jsontext import Json
+from turnscript.losses import Loss
+
+ODD_CALL = "odd_call"
+"""The issue of a call that is understood, and not written as the format writes one."""
 
 
 class Reading(Struct):
@@ -36,6 +40,11 @@ class Reading(Struct):
     space: str = ""
     lead: str | None = None
     tentative: bool = False
+
+    @property
+    def strict(self) -> bool:
+        """Return whether a transcript is read, and not what a model writes."""
+        return self.lead is not None
 
 
 class Machine(ABC):
@@ -66,6 +75,11 @@ class Machine(ABC):
     @abstractmethod
     def feed(self, text: str, start: int) -> int:
         """Read from `start`; returns where reading stopped. What is tentative is read no further than to its name."""
+
+    @property
+    def unread(self) -> list[Loss]:
+        """Return what of the call is not kept as it stands, at its members."""
+        return [Loss(".arguments", "approximated", detail) for kind, detail in self.issues if kind == ODD_CALL]
 
     def look(self) -> Look | None:
         """Return how to tell that a piece is argument text as it stands; None where every piece needs more than a look.

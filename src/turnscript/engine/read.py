@@ -28,6 +28,7 @@ from turnscript.engine.read_turns import begins_document, read_turns
 from turnscript.engine.table import Attribute, Document, Payload, Section, Segment
 from turnscript.errors import InvalidTranscript
 from turnscript.jsontext import Json
+from turnscript.losses import Loss
 
 _METADATA = Metadata()
 _TOOLS = ToolList()
@@ -216,7 +217,9 @@ def _read_metadata(document: Document, block: Block, request: Request) -> None:
 
 
 def _read_tools(document: Document, block: Block, request: Request) -> None:
-    tools: list[Tool] = _TOOLS.read(_payload(document, block))
+    payload = _payload(document, block)
+    tools: list[Tool] = _TOOLS.read(payload)
+    request.unread += [Loss(f"line {block.line}", loss.kind, loss.detail) for loss in payload.unread]
     marked = _CHANGE.key in block.attributes
     if not marked and not request.tools and all(map(_is_system, request.items)):
         _no_attributes(block)

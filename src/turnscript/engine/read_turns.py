@@ -16,7 +16,7 @@ from typing import NoReturn
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.conversation import Hints, Item, Request, System, Text, Tool
+from turnscript.conversation import Hints, Item, Request, System, Text, Thinking, Tool
 from turnscript.engine.correlate import correlate
 from turnscript.engine.jsonscan import value_end, values_end
 from turnscript.engine.layout import layout_of
@@ -24,11 +24,12 @@ from turnscript.engine.lines import Lines
 from turnscript.engine.names import lines_before
 from turnscript.engine.parse import Malformed, TurnParser
 from turnscript.engine.states import named_call, states_of
-from turnscript.engine.system import ALONE, ASKED, BEFORE
+from turnscript.engine.system import ALONE, ASKED, BEFORE, UNASKED
 from turnscript.engine.table import Document, Payload, ToolsPlace, Turn
 from turnscript.errors import InvalidTranscript
 from turnscript.events import PartEnd
 from turnscript.jsontext import json_of
+from turnscript.losses import Loss
 
 TIGHT = "tight"
 """The hint of a document whose turns have no white space before their closings, though the format writes it."""
@@ -63,7 +64,17 @@ def read_turns(document: Document, text: str) -> Request:
         cut.last = index == len(cuts) - 1
         reader.read(cut, request, first=index == 0)
     correlate(request.items, document, {tool.name or "" for tool in request.tools})
+    request.unread = reader.unread
+    _note_unasked(document, request)
     return request
+
+
+def _note_unasked(document: Document, request: Request) -> None:
+    """Take note of kinds of thought that no flag asks for, where there are flags: a writer would add them."""
+    asked = request.hints.get(ASKED, "").split()
+    kinds = {item.of for item in request.items if isinstance(item, Thinking)} if document.flags is not None else set()
+    if unasked := sorted(kinds.difference(asked)):
+        request.hints[UNASKED] = " ".join(unasked)
 
 
 def begins_document(document: Document, text: str) -> bool:
@@ -111,6 +122,8 @@ class _Reader:
         place = document.tools_place
         self._apart = place.open.strip() if place is not None and place.apart else ""
         self.told: list[Tool] | None = None
+        self.unread: list[Loss] = []
+        self._unread_items: list[tuple[Item, Loss]] = []
 
     def cuts(self) -> Iterator[Cut]:
         """Give the turns in order."""
@@ -158,8 +171,17 @@ class _Reader:
         stop = self.text.find(close, start, end)
         if stop < 0:
             self.lines.fail(start, f"the tool list has no {close}", close)
-        self.told = place.body.read(Payload(self.text[start:stop], {}, self.lines.at(start)[0], self.layout.escape))
+        self.told = self._defined(place, self.text[start:stop], start)
         return stop + len(close)
+
+    def _defined(self, place: ToolsPlace, text: str, start: int, before: int = 0) -> list[Tool]:
+        """Return the tools that a text defines, which begins at a place. `before`: how many there are before them."""
+        payload = Payload(text, {}, self.lines.at(start)[0], self.layout.escape)
+        tools = place.body.read(payload)
+        for loss in payload.unread:
+            number, rest = loss.path.removeprefix("[").split("]", 1)
+            self.unread.append(Loss(f"$.tools[{int(number) + before}]{rest}", loss.kind, loss.detail))
+        return tools
 
     def _unmarked(self, before: Turn | None) -> Turn | None:
         """Return the turn that begins behind another, or at the start, where no opening stands."""
@@ -226,6 +248,8 @@ class _Reader:
         line = self.lines.at(cut.start)[0]
         for item in items:
             item.at = f"line {line}"
+        self.unread += [Loss(f"{item.at}{loss.path}", loss.kind, loss.detail) for item, loss in self._unread_items]
+        self._unread_items.clear()
         if self._unsaid and isinstance(items[0], System):
             items[0].hints = Hints(turn="new")
         self._unsaid = False
@@ -258,6 +282,7 @@ class _Reader:
         try:
             events = [*parser.feed(text), *parser.close()]
             self._stays_open = parser.stays_open
+            self._unread_items += parser.unread
         except Malformed as error:
             self.lines.fail(start + error.at, f"{error.detail}, in a turn that {turn.open.strip()} opened", "")
         except InvalidTranscript as error:
@@ -279,14 +304,14 @@ class _Reader:
         if first and place is not None:
             found = _tools_pattern(place, self.document.flattened).search(text)
             if found is not None and place.order == BEFORE and not found.start():
-                has_tools = True
-                text = self._tools_before(start, place, text[found.end() :], request)
+                behind = self._tools_before(start, place, text[found.end() :], request)
+                has_tools, text = behind is not None, text if behind is None else behind
             elif found is not None:
                 has_tools = True
                 text, rest = self._tools(start, place, text, found, request)
         text, flagged = self._flags(text, request) if first else (text, False)
         nothing = not text and rest is None and (has_tools or flagged or (first and self.document.always_system))
-        if nothing and not cut.attributes:
+        if nothing and not cut.attributes and not cut.open:
             self._unsaid = not (has_tools and place is not None and place.order == ALONE)
             return []
         content = [escape.remove(one) for one in (text, rest) if one is not None]
@@ -306,21 +331,21 @@ class _Reader:
             after = inner[end:]
             inner = inner[:end]
             rest = after.removeprefix(place.continued) if after.strip() else None
-        line = self.lines.at(start + found.end())[0]
-        payload = Payload(inner, {}, line, self.layout.escape)
-        request.conversation.tools = place.body.read(payload)
+        request.conversation.tools = self._defined(place, inner, start + found.end())
         return text[: found.start()], rest
 
-    def _tools_before(self, start: int, place: ToolsPlace, inner: str, request: Request) -> str:
-        """Read the tool list that stands before the text; gives the text. What is no tool any more is of the text."""
-        tools = request.conversation.tools
-        line, end = self.lines.at(start)[0], 0
+    def _tools_before(self, start: int, place: ToolsPlace, inner: str, request: Request) -> str | None:
+        """Read the tool list that stands before the text; gives the text, None if no tool stands there. What is no tool
+        any more is of the text."""
+        tools, end = request.conversation.tools, 0
         while behind := value_end(inner, end):
             try:
-                tools += place.body.read(Payload(inner[end:behind], {}, line, self.layout.escape))
+                tools += self._defined(place, inner[end:behind], start, len(tools))
             except InvalidTranscript:
                 break
             end = behind
+        if not tools:
+            return None
         rest = inner[end:]
         if not rest.startswith(place.close.rstrip()):
             self.lines.fail(start, f"the tool list has no {place.close.strip()}", place.close.strip())

@@ -59,7 +59,8 @@ class Composer:
     `opened`: how many pieces stand before an item that is open, and the kind of the one before it. `unclosed`: where
     the last item stands, once its turn has ended without a closing of its own. `ended`: the last turn, once it has
     ended; None at the start of the document. `placed`: items that stand in another's place, by position, as they are
-    there. `earlier`: what the session has said before the request.
+    there. `tells_turns`: whether it is a loss where two turns become one; an API's messages become turns by rule.
+    `earlier`: what the session has said before the request.
     """
 
     __slots__ = (
@@ -81,6 +82,7 @@ class Composer:
         "replayed",
         "replays",
         "separated",
+        "tells_turns",
         "unclosed",
     )
 
@@ -94,6 +96,7 @@ class Composer:
         self.last = -1
         self.joined = False
         self.separated = True
+        self.tells_turns = False
         self.unclosed: Place | None = None
         self.ended: Turn | None = None
         self.replays: Replays = ()
@@ -116,6 +119,7 @@ class Composer:
     def write(self, request: Request, thought: str | None = None) -> None:
         """Write the whole request, the last turn not closed. `thought`: a kind of thought that is asked for."""
         document, out, items, tools = self.document, self.out, request.items, request.tools
+        self.tells_turns = request.origin is None
         if tools:
             out.tools = {tool.name: tool for tool in tools if tool.name is not None}
         if document.start:
@@ -289,7 +293,7 @@ class Composer:
         """Write any item, with all that it may say."""
         out, item = self.out, items[at]
         if item.open:
-            self._note_open(items, at, index)
+            self.note_open(items, at, index)
         out.item, out.place = index, item.at or f"items[{index}]"
         place: Place | None = self.layout.place_for(item) if self._special else self._places.get(item.kind)
         if place is None:
@@ -316,7 +320,7 @@ class Composer:
         self._write_segment(place, item)
         self.place, self.model, self.last = place, place.model, index
 
-    def _note_open(self, items: Sequence[Item], at: int, index: int) -> None:
+    def note_open(self, items: Sequence[Item], at: int, index: int) -> None:
         """Remember what stands before an item that is not finished; only the last one may be."""
         if at < len(items) - 1:
             message = f"only the last item may be open, and this is item {index}; close it"
@@ -421,6 +425,8 @@ class Composer:
     def _joint(self, place: Place, item: Item) -> str | None:
         if self.place is None or self._is_bare() or not self.are_joined(self.place.kind, item):
             return None
+        if self.tells_turns and item.hints is not None and item.hints.turn == "new":
+            self.out.lose("", "moved", "it goes on in the turn before")
         return self.layout.joints[self.place.kind, place.kind]
 
     def are_joined(self, kind: str, item: Item) -> bool:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 ASKED = "thoughts"
 """The hint of a document whose flags ask for thoughts that it does not hold."""
+UNASKED = "thoughts_unasked"
+"""The hint of a document that holds thoughts which no flag asks for."""
 BEHIND, BEFORE, ALONE, FIRST = "behind", "before", "alone", "first"
 """Where the tool definitions stand in a system turn, as a table says it."""
 _NO_SYSTEM = System()
@@ -31,9 +33,12 @@ def leads(item: Item) -> bool:
     return isinstance(item, System) and not item.open
 
 
-def _is_first(item: Item) -> bool:
-    """Return whether an item is the first system turn, and not one behind a turn that has no text."""
-    return leads(item) and not (item.hints is not None and item.hints.turn == "new")
+def _first(items: list[Item]) -> System | None:
+    """Return the first instructions, if they are no turn behind one that has no text. An open item is the last."""
+    item = items[0] if items else None
+    if not isinstance(item, System) or (item.open and len(items) > 1):
+        return None
+    return None if item.hints is not None and item.hints.turn == "new" else item
 
 
 def write_system(composer: Composer, request: Request, thought: str | None) -> int:
@@ -65,10 +70,12 @@ def _write_system(composer: Composer, request: Request, thought: str | None) -> 
 def _write_first(composer: Composer, request: Request, flags: str, tools: ToolsPlace | None) -> int:
     """Write the first instructions, what is flagged behind them, and the tools before or behind them."""
     items = request.items
-    first = items[0] if items and _is_first(items[0]) else None
+    first = _first(items)
     out = composer.out
     out.item, out.place = (0, first.at or "items[0]") if first else (-1, "")
-    item = first if isinstance(first, System) else _NO_SYSTEM
+    if first is not None and first.open:
+        composer.note_open(items, 0, 0)
+    item = first if first is not None else _NO_SYSTEM
     place = composer.layout.places[System.kind]
     composer.begin_turn(place, item)
     out.escape = place.escape
@@ -94,7 +101,7 @@ def _write_first(composer: Composer, request: Request, flags: str, tools: ToolsP
             out.control(tools.continued)
             _write_rest(body, rest, len(head), out)
     named = any(getattr(item, attribute.path) is not None for attribute in place.turn_attributes)
-    if first is not None and body.is_empty(item, out.flattened) and not named:
+    if first is not None and not first.open and body.is_empty(item, out.flattened) and not named:
         out.lose("", "dropped", "an empty system text beside tools, or where one is always written, reads as none")
     composer.report(place, item)
     composer.place, composer.last = place, out.item
@@ -173,11 +180,13 @@ def _flags(composer: Composer, request: Request, thought: str | None) -> str:
     flags = composer.document.flags
     if flags is None:
         return ""
-    kinds: set[str | None] = {thought, *request.hints.get(ASKED, "").split()}
+    asked, unasked = request.hints.get(ASKED, "").split(), request.hints.get(UNASKED, "").split()
+    kinds: set[str | None] = {thought}
     at = 0
     for first, end, generated in (*composer.replays, (len(request.items), 0, None)):
-        kinds |= {item.of for item in request.items[at:first] if isinstance(item, Thinking) and item.content}
+        thoughts = (item for item in request.items[at:first] if isinstance(item, Thinking) and item.content)
+        kinds |= {item.of for item in thoughts if item.of not in unasked}
         kinds |= set(generated.flags) if generated is not None else set()
         at = max(at, end)
-    composer.flags = tuple(kind for kind in flags.tags if kind in kinds)
+    composer.flags = (*asked, *(kind for kind in flags.tags if kind in kinds and kind not in asked))
     return "".join([flags.tags[kind] for kind in composer.flags])

@@ -22,6 +22,7 @@ from turnscript.engine.escape import Escape, Rule
 from turnscript.engine.files import Files
 from turnscript.engine.spans import Writer
 from turnscript.jsontext import Json
+from turnscript.losses import Loss, LossKind
 
 AttributeType = Literal["text", "flag", "number", "json", "object", "names"]
 
@@ -49,7 +50,7 @@ class Payload(Struct):
     """What stood between an opening and its closing, to be read by a body: raw text, attributes, and the place.
 
     `text` is still escaped. `line` is the line number of the payload's first line. `open`: there is no closing, so the
-    text may end anywhere.
+    text may end anywhere. `unread`: where a body says what it could not keep, at members of what it reads.
     """
 
     text: str
@@ -57,6 +58,11 @@ class Payload(Struct):
     line: int
     escape: Escape
     open: bool = False
+    unread: list[Loss] = []
+
+    def lose(self, member: str, kind: LossKind, detail: str) -> None:
+        """Say that a member of what is read is not kept as it stands."""
+        self.unread.append(Loss(member, kind, detail))
 
 
 class Body(Protocol):

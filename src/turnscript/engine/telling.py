@@ -18,6 +18,7 @@ from turnscript.engine.scanner import Look
 from turnscript.engine.states import Action, State, States
 from turnscript.engine.table import Group, Payload
 from turnscript.events import Event, NextText, OneStream, PartDelta, PartEnd, PartStart
+from turnscript.losses import Loss
 
 Step = Callable[[str, int], int]
 """Takes text and where to go on; returns how far it was read. The same place and no other step: it waits for more."""
@@ -87,6 +88,7 @@ class Teller(OneStream, ABC):
         "lead",
         "stays_open",
         "stops",
+        "unread",
     )
 
     def __init__(
@@ -95,6 +97,7 @@ class Teller(OneStream, ABC):
         self.stays_open = False  # whether the text ended inside a thought
         self.stops: Sequence[str] = ()  # what a backend may have taken away at the end
         self.lead = states.turn.lead  # white space that the model writes first, and that is not of its text
+        self.unread: list[tuple[Item, Loss]] = []  # strictly: what of an item is not kept as it stands
         self._may_stay_open = may_stay_open
         self._states = states
         self._tools = tools
@@ -252,6 +255,7 @@ class Teller(OneStream, ABC):
             payload = Payload(text, {}, 1, _NO_ESCAPE)
             for field, value in self._states.layout.places[part.kind].body.read(payload).items():
                 setattr(part, field, value)
+            self.unread += [(part, loss) for loss in payload.unread]
         else:
             part.content = self._contents()  # type: ignore[attr-defined]
         self._events.append(PartEnd(self._index, part, self._raw()))

@@ -26,6 +26,7 @@ from turnscript.errors import InvalidRequest, InvalidTranscript
 from turnscript.jsontext import (
     Json,
     compact,
+    every_member,
     json_of,
     json_string,
     members,
@@ -212,23 +213,43 @@ class JsonTools(ToolTexts):
         for literal in self.literals if self.tag else ():
             text = text.replace(literal, " ")  # which no definition holds
         escape = _augmented(escape, self.rules) if self.rules else escape
-        return [self._tool(value, payload) for value in json_values(escape.remove(text), payload)]
+        values = json_values(escape.remove(text), payload)
+        return [self._tool(value, payload, index) for index, value in enumerate(values)]
 
-    def _tool(self, text: str, payload: Payload) -> Tool:
+    def _tool(self, text: str, payload: Payload, index: int) -> Tool:
+        wrapper: dict[str, Json] = {}
+        at = f"[{index}]"
         try:
-            fields = read_object(text)
-            if "function" in fields and "name" not in fields:
-                fields = read_object(fields["function"])
-            name = string_of(fields["name"])
-            described = fields.get("description", _NULL)
+            fields = members_once(text, payload, at)
+            wrapped = "function" in fields and "name" not in fields
+            if wrapped:
+                inner = members_once(text_of(fields.pop("function")), payload, at)
+                wrapper, fields = fields, inner
+            name = string_of(fields.pop("name"))
+            described = fields.pop("description", _NULL)
             description = None if bytes(described) == b"null" else string_of(described)
         except (InvalidRequest, KeyError) as error:
             raise not_a_tool(payload, str(error)) from None
-        keys = (self.parameters, "parameters", "input_schema", "arguments")
-        found = next((fields[key] for key in keys if key in fields), None)
+        if wrapped is not self.wrapped or (wrapped and "type" not in wrapper):
+            payload.lose(f"{at}.type", "approximated", "the wrapper around a function is the format's own")
+        if wrapper.get("type") == _FUNCTION:
+            del wrapper["type"]
+        key = next((key for key in (self.parameters, *_PARAMETER_KEYS) if key in fields), self.parameters)
+        found = fields.pop(key, None)
+        if found is not None and key != self.parameters:
+            payload.lose(f"{at}.{key}", "renamed", f"it is called {self.parameters!r} here")
         if found is not None and self.properties:
             found = _object_schema(text_of(found))
-        return Tool(name=name, description=description, parameters=found)
+        if wrapper.keys() & fields.keys():
+            payload.lose(at, "dropped", "of a member around a function and in it that in it alone is kept")
+        strict = fields.pop("strict", None) if fields.get("strict") in _BOOLEANS else None
+        return Tool(
+            name=name,
+            description=description,
+            parameters=found,
+            strict=None if strict is None else plain(strict),
+            extra=wrapper | fields,
+        )
 
 
 class IndentedTools(JsonTools):
@@ -273,7 +294,7 @@ class TaggedTools(JsonTools):
         while tag := _TOOL_TAG.match(text, position):
             place = replace(payload, line=payload.line + lines.at(tag.end())[0] - 1)
             end = _json_end(text, tag.end(), place)
-            tool = self._tool(text[tag.end() : end], place)
+            tool = self._tool(text[tag.end() : end], place, len(found))
             if tag[1] is not None and _string(tag[1]) != tool.name:
                 raise not_a_tool(place, f"the tag says the name {tag[1]}, and the JSON {json_string(str(tool.name))}")
             found.append(tool)
@@ -306,6 +327,8 @@ class MarkdownTools(ToolTexts):
 
     def read(self, payload: Payload) -> list[Tool]:
         """Return what can be rebuilt: names, descriptions, types and descriptions of parameters (D-B-3)."""
+        if _HEADING.split(payload.text, 1)[0].strip():
+            raise not_a_tool(payload, "text before the first heading")
         return list(_markdown_tools(payload.text, Escape(*payload.escape.rules, *self.rules)))
 
 
@@ -314,6 +337,9 @@ _TOOL_END = re.compile(r"\s*</tool>\s*")
 _DECODER = json.JSONDecoder(parse_int=str)  # it only finds ends; as ints, numbers would have a longest
 _NO_ESCAPE = Escape()
 _NULL = Json(b"null")
+_FUNCTION = Json(b'"function"')
+_BOOLEANS = (Json(b"true"), Json(b"false"))
+_PARAMETER_KEYS = ("parameters", "input_schema", "arguments")
 _HEADING = re.compile(r"^### ", re.MULTILINE)
 _LIST, _LIST_END = "\nParameters: {", "}\n\n"
 _PARAMETER = re.compile(r"([^\s(:,][^(:,]*)(?: \(([^():,]*)\): (.*)|: (.*))")
@@ -396,6 +422,14 @@ def json_values(text: str, payload: Payload) -> Iterator[str]:
         end = _json_end(text, position, payload)
         yield text[position:end]
         position = end
+
+
+def members_once(text: str, payload: Payload, at: str) -> dict[str, Json]:
+    """Return the members of an object; says so where a key comes twice."""
+    members = read_object(text)
+    if len(every_member(text)) != len(members):
+        payload.lose(at, "dropped", "a key comes twice: its last value alone is kept")
+    return members
 
 
 def _json_end(text: str, position: int, payload: Payload) -> int:

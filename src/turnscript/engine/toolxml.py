@@ -33,7 +33,7 @@ class XmlTools(ToolTexts):
 
     def loss(self, tool: Tool) -> str:
         """Return whatever does not come back."""
-        again = _tool("".join(text for _, text in self._pieces_of(tool)), Escape())
+        again = _tool("".join(text for _, text in self._pieces_of(tool)), Escape(), [])
         alike = again.name == tool.name and again.description == tool.description
         if again.parameters is None or tool.parameters is None:
             alike = alike and again.parameters is tool.parameters
@@ -57,7 +57,13 @@ class XmlTools(ToolTexts):
         for match in _FUNCTION.finditer(payload.text):
             if payload.text[end : match.start()].strip():
                 break
-            found.append(_tool(match[0].strip(), escape))
+            gaps: list[str] = []
+            for_tool = _tool(match[0].strip(), escape, gaps)
+            for gap in gaps:
+                payload.lose(
+                    f"[{len(found)}]", "dropped", f"what stands in no tag, or in one of a kind twice: {gap[:40]!r}"
+                )
+            found.append(for_tool)
             end = match.end()
         if payload.text[end:].strip():
             raise not_a_tool(payload, "each must stand in a tag <function>, with its name in a tag <name>")
@@ -108,33 +114,48 @@ def _shown(value: Json) -> str:
     return said if isinstance(said, str) else respace(value)
 
 
-def _tool(text: str, escape: Escape) -> Tool:
-    """Return the tool that a tag `<function>` defines."""
+def _tool(text: str, escape: Escape, gaps: list[str]) -> Tool:
+    """Return the tool that a tag `<function>` defines. What is nothing of it is added to `gaps`."""
     inner = text.removeprefix("<function>").removesuffix("</function>")
     found = _PARAMETERS.search(inner)
-    said = dict(_members(inner[: found.start()] if found else inner, escape))
-    schema = None if found is None or not found[1].strip() else _schema(found[1], escape)
-    return Tool(name=said.get("name"), description=said.get("description"), parameters=schema)
+    said = _members(inner[: found.start()] if found else inner, escape, gaps)
+    schema = None if found is None or not found[1].strip() else _schema(found[1], escape, gaps)
+    tool = Tool(name=said.pop("name", None), description=said.pop("description", None), parameters=schema)
+    tool.extra = {key: _value(key, value) for key, value in said.items()}
+    return tool
 
 
-def _schema(text: str, escape: Escape) -> Json:
-    listed = list(_PARAMETER.finditer(text))
+def _schema(text: str, escape: Escape, gaps: list[str]) -> Json:
     properties: dict[str, object] = {}
-    for one in listed:
-        shown = dict(_members(one[1], escape))
-        properties[shown.pop("name", "")] = _raw({key: _value(key, value) for key, value in shown.items()})
-    rest = text[listed[-1].end() :] if listed else text
+    end = 0
+    for one in _PARAMETER.finditer(text):
+        if text[end : one.start()].strip():
+            gaps.append(text[end : one.start()].strip())
+        end = one.end()
+        shown = _members(one[1], escape, gaps)
+        name = shown.pop("name", "")
+        if name in properties:
+            gaps.append(one[0].strip())
+        properties.setdefault(name, _raw({key: _value(key, value) for key, value in shown.items()}))
     schema: dict[str, object] = {"type": json_of("object"), "properties": _raw(properties)}
-    return _raw(schema | {key: _value(key, value) for key, value in _members(rest, escape)})
+    return _raw(schema | {key: _value(key, value) for key, value in _members(text[end:], escape, gaps).items()})
 
 
 def _raw(fields: dict[str, object]) -> Json:
     return Json(members(fields).encode())
 
 
-def _members(text: str, escape: Escape) -> Iterator[tuple[str, str]]:
+def _members(text: str, escape: Escape, gaps: list[str]) -> dict[str, str]:
+    """Return what stands in each tag, by its name. What stands in none, or in a second one, is added to `gaps`."""
+    members: dict[str, str] = {}
+    end = 0
     for found in _MEMBER.finditer(text):
-        yield found[1], escape.remove(found[2])
+        gap = text[end : found.start()] + (found[0] if found[1] in members else "")
+        gaps += [gap.strip()] if gap.strip() else []
+        members.setdefault(found[1], escape.remove(found[2]))
+        end = found.end()
+    gaps += [text[end:].strip()] if text[end:].strip() else []
+    return members
 
 
 def _value(key: str, text: str) -> Json:

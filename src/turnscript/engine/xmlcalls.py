@@ -23,7 +23,7 @@ from turnscript.engine.attributes import attribute_text, scan_attributes
 from turnscript.engine.callrules import KEY, CallRules
 from turnscript.engine.escape import tags_in
 from turnscript.engine.functioncalls import json_of_python
-from turnscript.engine.machine import Machine, PlainBody, Reading
+from turnscript.engine.machine import ODD_CALL, Machine, PlainBody, Reading
 from turnscript.engine.recent import MB, recent
 from turnscript.engine.repeats import joined, lose_difference
 from turnscript.engine.scanner import Look, Unescaper, look_for
@@ -43,6 +43,8 @@ _LONGEST_HEADER = 4096
 _QUOTE = '"'
 _TYPES = {_QUOTE: "string", "{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null"}
 _OTHER_TYPES = ("number", "boolean", "null", "object", "array")
+_TYPE_WORDS = ("string", *_OTHER_TYPES)
+_FLAGS = ("true", "false")
 
 
 class Header(NamedTuple):
@@ -97,6 +99,11 @@ class Header(NamedTuple):
             return None
         told = zip((key for key in (self.flag, self.type) if key), found.groups()[1:], strict=True)
         return found[1], {key: Json(value.encode()) for key, value in told if value is not None}
+
+    def words(self, found: Mapping[str, Json]) -> set[str]:
+        """Return the attributes that say what the value is, in the words that there are for it."""
+        known = {self.flag: _FLAGS, self.type: _TYPE_WORDS}
+        return {key for key in found.keys() & known.keys() if plain(found[key]) in known[key]}
 
     def kind(self, found: Mapping[str, Json]) -> Kind | None:
         """Return what the attributes of a tag say of its value; None if nothing."""
@@ -312,8 +319,17 @@ class ParameterReader(Machine):
                 self.failed = True
                 return position, False
             key, found = bare
+        self._note_others(found)
         self._begin(self._head.name(str(key)), self._head.kind(found))
         return end + len(self._head.end), False
+
+    def _note_others(self, found: Mapping[str, Json]) -> None:
+        """Take note of attributes that say nothing here, or not what they may."""
+        if not self._reading.strict:
+            return
+        others = sorted(found.keys() - {self._head.key} - self._head.words(found))
+        if others:
+            self.issues.append((ODD_CALL, f"an argument's tag says more than is kept: {', '.join(others)}"))
 
     def _begin(self, key: str, said: Kind | None = None) -> None:
         """Begin the value of a key. `said`: what it is, where its tag says so."""

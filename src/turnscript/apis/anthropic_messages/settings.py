@@ -85,8 +85,11 @@ _max_tokens = setting("max_tokens", "max_tokens", int)
 
 
 def _write_max_tokens(rendering: Rendering) -> int | None:
-    limit = rendering.request.settings.max_tokens
-    if limit is None and rendering.foreign:
+    request = rendering.request
+    limit, items = request.settings.max_tokens, request.items
+    # Bare messages are no request yet; one that names a model is, and so is a text that is to be continued.
+    asks = rendering.foreign or (request.origin is None and (request.settings.model or (items and items[-1].open)))
+    if limit is None and asks:
         rendering.lose_setting("max_tokens", "invented", f"required here: {DEFAULT_MAX_TOKENS}")
         return DEFAULT_MAX_TOKENS
     return limit

@@ -1,0 +1,29 @@
+"""Owns the marks of a format: the literals that stand in its transcripts and tell it from others."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from turnscript.engine.layout import document_literals
+from turnscript.engine.table import Document
+
+
+@lru_cache(maxsize=64)
+def marks_of(document: Document) -> frozenset[str]:
+    """Return what only this format and those like it have. What is ordinary text elsewhere counts with what follows."""
+    segments = [one for turn in document.known_turns for one in turn.segments]
+    ordinary = {literal for one in segments if one.tentative for literal in (one.open, one.close)}
+    found = {literal.strip() for literal in document_literals(document) if literal not in ordinary}
+    found |= {f"{one.open}{one.body.begins}".strip() for one in segments if one.tentative}
+    found |= {turn.open.strip() for turn in document.known_turns}
+    return frozenset(mark for mark in found if any(map(str.isalpha, mark)))
+
+
+def marks_in(document: Document, text: str) -> frozenset[str]:
+    """Return the marks of a format that stand in a text. A line before every closing of a turn is one, too."""
+    found = {mark for mark in marks_of(document) if mark in text}
+    for close in {turn.close.rstrip() for turn in document.turns}:
+        core = close.lstrip()
+        if core != close and text.count(close) == text.count(core) > 0:
+            found.add(close)
+    return frozenset(found)

@@ -1,0 +1,160 @@
+"""Owns the laws of reading transcripts: every byte is in the conversation or in the report, and nothing is added.
+
+They are held on all formats that have names: what is read from a file may be in any.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+
+import turnscript as ts
+from tests.strategies import altered
+from turnscript.format import Format
+from turnscript.jsontext import Json, json_of
+
+assert settings.default is not None
+FEWER = settings(max_examples=max(1, settings.default.max_examples // 8))
+NAMES = [*ts.formats(), *ts.model_formats()]
+SCHEMA = json_of({"type": "object", "properties": {"city": {"type": "string", "description": "where"}}})
+WEATHER = ts.Tool(name="weather", description="Tell it.", parameters=SCHEMA)
+
+
+def said(text: str) -> list[ts.Part]:
+    return [ts.Text(text=text)]
+
+
+def called(number: int) -> ts.ToolCall:
+    return ts.ToolCall(name="weather", id=f"call_{number}", arguments='{"city": "Oslo"}')
+
+
+def answered(number: int, text: str) -> ts.ToolResult:
+    return ts.ToolResult(name="weather", id=f"call_{number}", content=said(text))
+
+
+def request_of(*items: ts.Item) -> ts.Request:
+    return ts.Request(conversation=ts.Conversation(items=[*items], tools=[WEATHER]))
+
+
+BEGUN = ts.System(content=said("Be brief.")), ts.User(content=said("Weather?"))
+SPOKEN = request_of(
+    *BEGUN,
+    ts.Assistant(content=said("Let me look.")),
+    called(1),
+    answered(1, '{"sky": "blue"}'),
+    ts.Thinking(content=said("Fine.")),
+    ts.Assistant(content=said("It is fine.")),
+    ts.User(content=said("Thanks.")),
+)
+TWICE = request_of(*BEGUN, called(1), called(2), answered(1, "rain"), answered(2, '{"sky": "grey"}'))
+
+
+def everything(request: ts.Request) -> str:
+    """All that a request says, as text."""
+
+    def plainly(value: object) -> object:
+        if isinstance(value, Json):
+            return bytes(value).decode()
+        return msgspec.structs.asdict(value) if isinstance(value, msgspec.Struct) else repr(value)
+
+    return msgspec.json.encode([request.conversation, request.hints], enc_hook=plainly).decode() + repr(request.unread)
+
+
+def without_turns(format_: Format, transcript: str) -> str:
+    """A transcript without the literals of turns: what is understood in one turn may be written in two."""
+    for turn in format_.document.turns:
+        groups = [one.group for one in turn.segments if one.group is not None]
+        for literal in (turn.open, turn.close, *(mark for group in groups for mark in (group.open, group.close))):
+            transcript = transcript.replace(literal.strip(), " ") if literal.strip() else transcript
+    return transcript
+
+
+def check(format_: Format, transcript: str) -> ts.Request | None:
+    """A transcript is refused, or all of it is in the conversation or in the report. Gives it where nothing is lost."""
+    try:
+        request = format_.parse(transcript)
+    except ts.InvalidTranscript:
+        return None
+    losses = [*request.unread, *format_.render(request).losses]
+    assert losses or altered.MARK not in transcript or altered.MARK in everything(request)
+    return None if losses else request
+
+
+@pytest.mark.parametrize("name", NAMES)
+@FEWER
+@given(data=st.data(), source=st.sampled_from([SPOKEN, TWICE]))
+def test_a_word_that_nobody_declared_is_kept_told_or_refused(
+    name: str, data: st.DataObject, source: ts.Request
+) -> None:
+    format_ = ts.get_format(name)
+    transcript = data.draw(altered.other_text(str(format_.render(source).value)))
+    note(transcript)
+    check(format_, transcript)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("gemma", "phi3")])  # which write no JSON
+@FEWER
+@given(data=st.data(), source=st.sampled_from([SPOKEN, TWICE]))
+def test_json_is_kept_told_or_refused(name: str, data: st.DataObject, source: ts.Request) -> None:
+    """Members that calls, results and tools do not have, that are missing or come twice, and values of other types:
+    where nothing is told, what is written again says the same."""
+    format_ = ts.get_format(name)
+    transcript = data.draw(altered.other_json(str(format_.render(source).value)))
+    note(transcript)
+    request = check(format_, transcript)
+    if request is not None:
+        again = str(format_.render(request).value)
+        note(again)
+        first, second = (without_turns(format_, one) for one in (transcript, again))
+        same = altered.meaning(first) == altered.meaning(second)
+        assert same or altered.without_layout(first) == altered.without_layout(second)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_transcript_that_ends_in_its_first_turn_is_written_again(name: str) -> None:
+    """Instructions that are not finished are the first ones: none are written before them."""
+    format_ = ts.get_format(name)
+    whole = str(format_.render(ts.Request(conversation=ts.Conversation(items=[BEGUN[0]]))).value)
+    for end in range(whole.find("Be brief."), whole.find("Be brief.") + len("Be brief.")):
+        request = check(format_, whole[:end])
+        assert request is None or format_.render(request).value == whole[:end] or format_.document.flattened
+
+
+def written(format_: Format, *items: ts.Item) -> str:
+    """A document without its end, so that more can follow."""
+    return str(format_.render(request_of(*items)).value).removesuffix(format_.document.end)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_two_turns_of_results_are_kept_or_told(name: str) -> None:
+    """Also where the format writes the results of one answer as one turn."""
+    format_ = ts.get_format(name)
+    asked = (*BEGUN, called(1), called(2))
+    between = ts.User(content=said("Go on."))
+    first = written(format_, *asked, answered(1, "rain"))
+    then, last = (written(format_, *asked, answered(1, "rain"), between, *more) for more in ((), (answered(2, "sun"),)))
+    if then.startswith(first) and last.startswith(then):  # all but the formats whose turns hold both
+        transcript = f"{first}{last[len(then) :]}{format_.document.end}"
+        request = check(format_, transcript)
+        assert request is None or format_.render(request).value == transcript
+
+
+def _without_empty(request: ts.Request) -> tuple[list[ts.Item], list[ts.Tool]]:
+    return [
+        item for item in request.items if not isinstance(item, ts.System) or item.content != said("")
+    ], request.tools
+
+
+@pytest.mark.parametrize("name", ts.formats())
+def test_a_transcript_without_a_label_is_read_as_its_format_reads_it_or_refused(name: str) -> None:
+    """Also where nothing tells the start of its document, and where there is nothing that only this format has."""
+    format_ = ts.get_format(name)
+    plain = request_of(*BEGUN, ts.Assistant(content=said("Fine.")))
+    plain.conversation.tools = []
+    unasked = ts.Request(conversation=ts.Conversation(items=plain.items[1:]))
+    for request in (SPOKEN, TWICE, plain, unasked):
+        whole = str(format_.render(request).value)
+        for text in (whole, whole.removeprefix(format_.document.start).removesuffix(format_.document.end)):
+            assert _without_empty(format_.parse(text)) == _without_empty(ts.parse(text))
