@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from typing import Any
 
 from turnscript.conversation import Assistant, Issue, ToolCall
 from turnscript.engine.attributes import read_attributes, scan_attributes
 from turnscript.engine.layout import Place
-from turnscript.engine.machine import Reading
+from turnscript.engine.machine import Machine, Reading
 from turnscript.engine.scanner import WIDEST
 from turnscript.engine.states import Do
 from turnscript.engine.telling import Teller
 from turnscript.errors import InvalidTranscript
-from turnscript.events import PartDelta, PartEnd, PartStart
+from turnscript.events import Event, PartDelta, PartEnd, PartStart
 
 SPACE = re.compile(r"[ \t\r\n]*")
 _LONGEST_HEAD = 8192
@@ -70,7 +71,9 @@ class CallSteps(Teller):
                 self._say_call()
         if self._said and machine.deltas:
             self._events.append(PartDelta(self._index, machine.taken(), self._raw()))
-        if machine.failed:
+        if machine.left:
+            self._go_back(machine)
+        elif machine.failed:
             self._take_back()
             self._reject("invalid_call", "the call is not as the format writes one", after)
         elif machine.done:
@@ -79,6 +82,47 @@ class CallSteps(Teller):
             else:
                 self._finish_call(after)
         return after
+
+    def _go_back(self, machine: Machine) -> None:
+        """What a machine has read of what is behind its payload is read again."""
+        left, machine.left = machine.left, ""
+        raw = "".join(self._call_raw[self._payload_at :])
+        self._call_raw[self._payload_at :] = [raw.removesuffix(left)]
+        self._again = left
+        self._accounted += len(left)
+
+    def _mend_end(self) -> bool:
+        """End a call whose closings are missing where the text is over. What the limit has cut is none."""
+        machine, held = self._machine, self._held
+        if machine is None or self._strict or self._finish == "length":
+            return False
+        # A stop string of the client's may have cut it, and been taken away.
+        if not machine.end(held, self._finish == "stop" and not self._states.stoppable):
+            return False
+        self._call_raw.append(self._read(held))
+        self._held = ""
+        self._offset += len(held)
+        if machine.left:
+            self._go_back(machine)
+            self._read_again()
+        else:
+            self._finish_call(0)
+        return True
+
+    def _read_again(self) -> None:
+        """Read what is to be read again, where the text is over."""
+        again, self._again = self._again, ""
+        self._offset -= len(again)
+        self._events = self._run(again)
+        self._finish_step()
+
+    @abstractmethod
+    def _run(self, text: str) -> list[Event]:
+        """Read a text as far as it goes."""
+
+    @abstractmethod
+    def _finish_step(self) -> None:
+        """End whatever goes on when the text is over."""
 
     def _after_call(self, text: str, position: int) -> int:
         """Behind a payload: its closing, or anything else, and then the closing is missing."""

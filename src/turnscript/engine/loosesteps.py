@@ -8,7 +8,6 @@ more as text, without looking for such calls in it again: each character is read
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
 from collections.abc import Mapping
 from sys import maxsize
 
@@ -18,7 +17,7 @@ from turnscript.engine.loose import LooseCall, LooseRun
 from turnscript.engine.scanner import WIDEST, Scanner
 from turnscript.engine.states import Action, Do, States
 from turnscript.engine.telling import Step
-from turnscript.events import Event, PartDelta, PartEnd, PartStart
+from turnscript.events import PartDelta, PartEnd, PartStart
 
 _WIDEST_ESCAPE = 600
 _ENDS = (Do.END, Do.FOREIGN, Do.STOP, Do.ON, Do.CLOSE, Do.OPEN, Do.GROUP)
@@ -152,18 +151,7 @@ class LooseSteps(CallSteps):
             self._tell_run(0)
             return
         self._refuse_run(0)
-        again, self._again = self._again, ""
-        self._offset -= len(again)
-        self._events = self._run(again)
-        self._finish_step()
-
-    @abstractmethod
-    def _run(self, text: str) -> list[Event]:
-        """Read a text as far as it goes."""
-
-    @abstractmethod
-    def _finish_step(self) -> None:
-        """End whatever goes on when the text is over."""
+        self._read_again()
 
     def _the_run(self) -> LooseRun:
         assert self._held_run is not None

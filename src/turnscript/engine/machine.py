@@ -21,9 +21,9 @@ class Reading(Struct):
     """What a payload's reader may know: the escape, the fields of the opening tag, and the offered tools by name.
 
     `ends`: tags that end the turn, where the payload is no JSON. `closes`: what closes the payload; `space`: the white
-    space before that which belongs to it. `lead`: the white space behind the opening tag which belongs to that; None
-    where white space around a payload says nothing, as in what a model writes. `tentative`: all of it may be text, so
-    the name is looked at first.
+    space before that which belongs to it; `opening`: what opens another call. `lead`: the white space behind the
+    opening tag which belongs to that; None where white space around a payload says nothing, as in what a model writes.
+    `tentative`: all of it may be text, so the name is looked at first.
     """
 
     escape: Escape
@@ -32,6 +32,7 @@ class Reading(Struct):
     ends: tuple[str, ...] = ()
     closes: tuple[str, ...] = ()
     space: str = ""
+    opening: str = ""
     lead: str | None = None
     tentative: bool = False
 
@@ -52,6 +53,7 @@ class Machine(ABC):
         self.said: list[str] = []  # the argument text so far
         self.deltas: list[str] = []
         self.issues: list[tuple[str, str]] = []
+        self.left = ""  # what was read of what is behind the payload, and is to be read again
         self.waits: Callable[[str], object] | None = None  # tells that all of a piece must wait for what follows
         self.done = False
         self.failed = False
@@ -78,6 +80,11 @@ class Machine(ABC):
         -1 where only `feed` can tell; then nothing is taken. What is taken is appended to `said`.
         """
         return -1
+
+    def end(self, held: str, stopped: bool) -> bool:
+        """The text is over: whether what is missing of the payload may be taken for written, so that it is `done`, or
+        something is `left`. `held`: what waits for more; `stopped`: the model ended there itself."""
+        return False
 
     def taken(self) -> str:
         """The argument text since the last time."""

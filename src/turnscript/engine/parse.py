@@ -431,6 +431,8 @@ class TurnParser(LooseSteps):
             self._unclosed_text()
         elif self._held_run is not None:
             self._end_run()
+        elif step == self._call and self._mend_end():
+            pass
         elif step in (self._call, self._header, self._broken):
             if self._held:
                 self._call_raw.append(self._read(self._held))
