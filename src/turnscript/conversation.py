@@ -25,6 +25,7 @@ from msgspec import Struct
 from turnscript.equality import Comparable
 from turnscript.jsontext import Json
 from turnscript.logprobs import TokenLogprob
+from turnscript.losses import Loss
 
 Extra = dict[str, Json]
 """Unnamed members of a wire object, each value the JSON text it arrived as."""
@@ -404,6 +405,27 @@ class Issue(Struct, frozen=True, gc=False):
     detail: str
     start: int = 0
     end: int = 0
+
+
+class Dropped(Issue, frozen=True, eq=False, gc=False):
+    """An issue of what a model wrote and no item has. To who compares or shows it, it is one like others."""
+
+    def _plain(self) -> Issue:
+        return Issue(self.kind, self.detail, self.start, self.end)
+
+    def __eq__(self, other: object) -> bool:
+        return self._plain() == (other._plain() if isinstance(other, Dropped) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._plain())
+
+    def __repr__(self) -> str:
+        return repr(self._plain())
+
+
+def dropped(issues: Iterable[Issue]) -> list[Loss]:
+    """Return what of an answer was read and is in none of its items, as losses."""
+    return [Loss("$", "dropped", issue.detail) for issue in issues if isinstance(issue, Dropped)]
 
 
 class Response(Comparable, Struct, eq=False, kw_only=True, gc=False):

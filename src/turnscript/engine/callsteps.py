@@ -74,6 +74,9 @@ class CallSteps(Teller):
         if machine.left:
             self._go_back(machine)
         elif machine.failed:
+            if not any(self._call_raw):  # its first character is text, or it would be looked at again for ever
+                self._call_raw.append(self._read(text[after : after + 1]))
+                after += 1
             self._take_back()
             self._reject("invalid_call", "the call is not as the format writes one", after)
         elif machine.done:
@@ -180,19 +183,20 @@ class CallSteps(Teller):
         begun = text[held:].strip()
         if len(begun) < _LEAST_OF_TAG or begun[0].isalnum():
             return len(text)
-        self._issue("cut_tag", f"the limit has cut a tag: {begun}", held)
+        self._issue("cut_tag", f"the limit has cut a tag: {begun}", held, len(text))
         return held
 
     def _end_cut_call(self, broken: bool) -> None:
         if self._strict:
             self._fail("a call is not complete", len(self._held))
         if not broken:
-            self._call_issue("unclosed_call", "the text ends inside a call", len(self._held))
             if self._said:
                 self._events.append(PartEnd(self._index, None, self._raw()))
-            place = self._place
-            if self._finish == "length" and place is not None and not place.segment.tentative:
-                return  # the limit has cut it: only the raw answer has the beginning
+            # If the limit has cut it, only the raw answer has the beginning.
+            dropped = self._finish == "length" and not self._the_place().segment.tentative
+            self._call_issue("unclosed_call", "the text ends inside a call", len(self._held), dropped)
+            if dropped:
+                return
         self._put_back()
 
     def _begin_payload(self, place: Place, read: dict[str, Any]) -> None:
@@ -260,6 +264,8 @@ class CallSteps(Teller):
                 self._call_issue("mended_call", "a call without its opening", position)
             for kind, detail in machine.issues:
                 self._call_issue(kind, detail, position)
+            for detail in machine.dropped:
+                self._call_issue("odd_call", detail, position, dropped=True)
             if self._tools and call.name not in self._tools:
                 self._call_issue("unknown_tool", f"no tool is called {call.name!r}", position)
         self._events.append(PartEnd(self._index, call, self._raw()))

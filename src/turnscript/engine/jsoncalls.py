@@ -31,7 +31,7 @@ _BLANKS = " \t\r\n"
 _SPACES = ("", " ", "\n", "\n  ", "\n    ")  # as JSON is laid out
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _WINDOW = 65_536  # arguments that are there at once are looked for no further than this
-_NO_ARGUMENTS = frozenset({"name", "id", "type"})  # what a call may say beside them
+_KNOWN = frozenset({"name", "id", "type", "index", *_ARGUMENT_KEYS})  # what a call may say
 
 
 class JsonCall(PlainBody):
@@ -313,7 +313,7 @@ class _CallMachine(JsonMachine):
             return
         self._values.setdefault(word, []).append(piece)
         if ended and word == "name" and self.name is not None:
-            self.issues.append(("odd_call", "a second name, which is not read"))
+            self.dropped.append("a second name, which is not read")
         elif ended and word == "name":
             self.name = _string(self._escape.remove("".join(self._values["name"])))
             if self.name is not None and self.said:
@@ -354,12 +354,11 @@ class _CallMachine(JsonMachine):
             self.deltas.append(decoded)
             arguments = decoded
         elif not arguments or arguments == "null":
-            if self._values.keys() - _NO_ARGUMENTS:
-                self.issues.append(("odd_call", "no arguments, but members that are none of a call"))
             arguments = "{}"
             self.deltas = ["{}"]
         elif not self._whole and not is_object(arguments):
             return None
+        self.drop(self._values.keys() - _KNOWN)
         found: dict[str, Any] = {"name": self.name, "arguments": arguments}
         return found | ({"id": self.id} if self.id is not None else {})
 
@@ -370,7 +369,8 @@ class _CallMachine(JsonMachine):
             self.name = _string(text_of(inner["name"]))
         except (KeyError, InvalidRequest):
             return None
-        self._values = {key: [] for key in inner}
+        around = self._values.keys() - {"function"}
+        self._values = {key: [] for key in (*inner, *around)}
         key = next((key for key in (self._key_of_arguments, *_ARGUMENT_KEYS) if key in inner), None)
         if key is not None:
             self.said = [text_of(inner[key])]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -15,6 +15,8 @@ from turnscript.engine.scanner import Look
 from turnscript.engine.spans import Writer
 from turnscript.grammar.nodes import Node
 from turnscript.jsontext import Json
+
+_SHOWN = 200
 
 
 class Reading(Struct):
@@ -53,6 +55,7 @@ class Machine(ABC):
         self.said: list[str] = []  # the argument text so far
         self.deltas: list[str] = []
         self.issues: list[tuple[str, str]] = []
+        self.dropped: list[str] = []  # what of the payload is in no field of the call, in sentences
         self.left = ""  # what was read of what is behind the payload, and is to be read again
         self.waits: Callable[[str], object] | None = None  # tells that all of a piece must wait for what follows
         self.done = False
@@ -85,6 +88,12 @@ class Machine(ABC):
         """The text is over: whether what is missing of the payload may be taken for written, so that it is `done`, or
         something is `left`. `held`: what waits for more; `stopped`: the model ended there itself."""
         return False
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Take note of members, or attributes, that no call has."""
+        said = ", ".join(sorted(map(repr, names)))
+        if said:
+            self.dropped.append(f"members that no call has are left out: {said[:_SHOWN]}")
 
     def taken(self) -> str:
         """The argument text since the last time."""

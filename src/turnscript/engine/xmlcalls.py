@@ -223,11 +223,12 @@ def tags_of(*tags: str) -> _Tags:
 
 
 class Begun(NamedTuple):
-    """The tag of a parameter: its key, what it says of its value, and where it ends."""
+    """The tag of a parameter: its key, what it says of its value, where it ends, and attributes that none has."""
 
     key: str
     kind: Kind | None
     end: int
+    others: tuple[str, ...] = ()
 
 
 class _Doubts:
@@ -372,7 +373,8 @@ class ParameterReader(Machine):
             if bare is None:
                 return False
             key, found = bare
-        return Begun(self._head.name(str(key)), self._head.kind(found), end + len(self._head.end))
+        others = tuple(one for one in found if one not in (self._head.key, self._head.flag, self._head.type))
+        return Begun(self._head.name(str(key)), self._head.kind(found), end + len(self._head.end), others)
 
     def _begin(self, begun: Begun) -> None:
         """The value of a parameter begins."""
@@ -380,6 +382,7 @@ class ParameterReader(Machine):
         before = ", " if self._given else "{"
         self._say(f"{before}{json_string(begun.key)}: " + ('"' if self._kind == "string" else ""))
         self._given.add(begun.key)
+        self.drop(begun.others)
         self._value, self._last = [], ""
         self._state = self._inside
 
