@@ -409,6 +409,27 @@ class Issue(Struct, frozen=True, gc=False):
     end: int = 0
 
 
+class Dropped(Issue, frozen=True, eq=False, gc=False):
+    """An issue of what a model wrote and no item has. To who compares or shows it, it is one like others."""
+
+    def _plain(self) -> Issue:
+        return Issue(self.kind, self.detail, self.start, self.end)
+
+    def __eq__(self, other: object) -> bool:
+        return self._plain() == (other._plain() if isinstance(other, Dropped) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._plain())
+
+    def __repr__(self) -> str:
+        return repr(self._plain())
+
+
+def dropped(issues: Iterable[Issue]) -> list[Loss]:
+    """Return what of an answer was read and is in none of its items, as losses."""
+    return [Loss("$", "dropped", issue.detail) for issue in issues if isinstance(issue, Dropped)]
+
+
 class Response(Comparable, Struct, eq=False, kw_only=True, gc=False):
     """What the model answered, and why it stopped: `stop`, `length`, `tool_calls`, `content_filter`, or another word.
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from turnscript.api import Api, Body, Reply
 from turnscript.behind import BEHIND, HALF, STRAY
 from turnscript.byhand import MISTAKES, refuse_mistakes
-from turnscript.conversation import Conversation, Issue, Request, Response
+from turnscript.conversation import Conversation, Dropped, Issue, Request, Response
 from turnscript.errors import (
     InvalidConversation,
     InvalidRequest,
@@ -287,7 +287,9 @@ def unread(said: Request | Exchange) -> list[Loss]:
 
 def left_out(issues: Iterable[Issue]) -> list[Loss]:
     """The same of issues: those that tell of it."""
-    return [Loss("$", "dropped", issue.detail) for issue in issues if issue.kind in _LEFT_OUT]
+    return [
+        Loss("$", "dropped", issue.detail) for issue in issues if issue.kind in _LEFT_OUT or isinstance(issue, Dropped)
+    ]
 
 
 def _request(api: Api, request: Request, strict: bool, normalize_json: bool, options: dict[str, str]) -> Rendered[Body]:

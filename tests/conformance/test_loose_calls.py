@@ -12,14 +12,26 @@ import pytest
 import turnscript as ts
 from tests.conformance.test_parser_laws import check_events, every_cut
 from tests.growth import assert_grows_below
+from turnscript.engine.layout import layout_of
+from turnscript.engine.tagcalls import TagCall
+from turnscript.engine.xmlcalls import XmlParameters
 from turnscript.events import Event
 from turnscript.format import Format
+from turnscript.jsontext import json_of
 
 CASES = tomllib.loads((Path(__file__).parents[1] / "cases" / "habits.toml").read_text(encoding="utf-8"))["case"]
 MENDED = {"mended_call", "missing_close", "cut_tag"}
 LOOSE = [one for one in CASES if "format" not in one]
 TAGGED = [one for one in CASES if "format" in one]
 OFFERED = [ts.Tool(name="get_weather"), ts.Tool(name="search")]
+TYPED = [
+    ts.Tool(
+        name="get_weather",
+        parameters=json_of({"properties": {key: {"type": "string"} for key in ("city", "unit", "day")}}),
+    )
+]
+GREETING = "Good morning"
+HELLO = ts.User(content=[ts.Text(text=GREETING)])
 CALL = '{"name": "search", "arguments": {"text": "%s"}}'
 
 
@@ -75,6 +87,8 @@ def test_a_habit_of_one_format_is_understood_in_any_pieces(case: dict[str, Any])
     said = {"finish": case.get("finish", "stop"), "prefill": case.get("prefill", "")}
     whole = check_events(answered(format_, [written], **said), written)
     assert (case.get("text", ""), case["calls"]) == told(whole)
+    kinds = sorted({issue.kind for issue in whole.issues})
+    assert case.get("issues", kinds) == kinds
     for pieces in every_cut(written):
         assert whole == check_events(answered(format_, pieces, **said), written)
 
@@ -91,3 +105,61 @@ def test_long_and_many_loose_calls_take_linear_time(format_name: str, goes_on: s
 
     assert_grows_below(24, lambda size: read(CALL % ("x" * size) + goes_on, 1), 65_536, 1_048_576)
     assert_grows_below(6, lambda count: read("\n".join([CALL % "x"] * count) + goes_on, count), 1_000, 4_000)
+
+
+def closing_of_values(format_: Format) -> str:
+    """What closes the value of a parameter, where calls are tags all through; nothing where they are not."""
+    segments = [one for turn in format_.document.turns for one in turn.segments if one.kind == "tool_call"]
+    body = segments[0].body if segments else None
+    if isinstance(body, XmlParameters):
+        return body.literals[1]
+    return body.value_close.rstrip() if isinstance(body, TagCall) else ""
+
+
+def called(format_: Format, calls: list[ts.Item]) -> str:
+    """What is written of calls, from the opening of the first one on."""
+    request = ts.Request(conversation=ts.Conversation(items=[HELLO, *calls], tools=TYPED))
+    text = str(format_.render(request, view="prompt").value).removesuffix(format_.document.end)
+    place = layout_of(format_.document).places["tool_call"]
+    opening = (place.group_open or place.open or place.body.begins).strip()
+    return text[text.index(opening, text.rindex(GREETING)) :]
+
+
+@pytest.mark.parametrize("name", [*ts.formats(), *ts.model_formats()])
+def test_a_value_ends_without_its_closing_too(name: str) -> None:
+    """Each of them, and all: where the next one begins, where the call ends, and where the answer does."""
+    format_ = ts.get_format(name)
+    closing = closing_of_values(format_)
+    if not closing:
+        return
+    arguments = '{"city": "Paris", "unit": "c", "day": "now"}'
+    one = arguments.partition(",")[0] + "}"
+    for count in (1, 2):
+        written = called(format_, [ts.ToolCall(name="get_weather", arguments=arguments)] * count)
+        known = {issue.kind for issue in ts.fold(answered(format_, [written], TYPED)).issues}
+        *parts, rest = written.split(closing)
+        for missing in ({0}, {1}, {2}, {0, 2}, {0, 1, 2}):
+            mended = "".join(part + closing * (at not in missing) for at, part in enumerate(parts)) + rest
+            whole = check_events(answered(format_, [mended], TYPED), mended)
+            assert [["get_weather", arguments]] * count == told(whole)[1]
+            assert {"mended_call", *known} == {issue.kind for issue in whole.issues}
+            for size in (1, 2, 5, 11):
+                pieces = [mended[at : at + size] for at in range(0, len(mended), size)]
+                assert whole == check_events(answered(format_, pieces, TYPED), mended)
+        for finish, calls in (("stop", [["get_weather", one]]), ("length", [])):
+            assert calls == told(ts.fold(answered(format_, [parts[0]], TYPED, finish)))[1]
+
+
+@pytest.mark.parametrize("written", ["city\n", "k%d>\nx\n<parameter=", "city>\nx</function>\n", "city>\n<parameter="])
+@pytest.mark.parametrize("closed", ["", "\n</parameter>\n"])
+def test_values_without_their_closing_take_linear_time(written: str, closed: str) -> None:
+    """Many of them, and a long one behind a tag that may end it."""
+    format_ = ts.get_format("qwen3-coder")
+
+    def read(size: int) -> Callable[[], object]:
+        inside = "".join(written % at if "%" in written else written for at in range(size // len(written)))
+        whole = f"<tool_call>\n<function=search>\n<parameter={inside}city>\nx{closed}</function>\n</tool_call>"
+        pieces = [whole[at : at + 64] for at in range(0, len(whole), 64)]
+        return lambda: answered(format_, pieces)
+
+    assert_grows_below(24, read, 16_384, 262_144)

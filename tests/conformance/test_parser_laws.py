@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from copy import copy, deepcopy
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from tests import corpora
 from tests.conformance.examples import fewer
 from tests.growth import assert_grows_below
 from tests.strategies import conversations, text
+from turnscript.conversation import Dropped
 from turnscript.engine.layout import document_literals, layout_of
 from turnscript.engine.prompt import Prompt
 from turnscript.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, raw_text
@@ -299,6 +301,47 @@ def test_no_mix_of_markers_raises_or_loses_a_byte(format_name: str, data: st.Dat
     assert whole == check_events(
         events_of(format_, request, [data_bytes[at : at + 1] for at in range(len(data_bytes))]), written
     )
+
+
+def message_of(response: ts.Response) -> str:
+    """All that the items of an answer say."""
+    said = []
+    for item in response.items:
+        said += contents_of(item)
+        if isinstance(item, ts.ToolCall):
+            said += [item.name, item.id or "", msgspec.json.encode(item.hints).decode()]
+    return "\n".join(said)
+
+
+WITH_WORDS = (
+    "%s",
+    "\n%s\n",
+    '{"name": "get_weather", "arguments": {"city": "Rome"}, "%s": 1}',
+    '{"function": {"name": "get_weather", "arguments": "{}", "note": "%s"}}',
+    '<parameter name="city" note="%s">Rome</parameter>',
+    ' name="get_weather" note="%s">',
+    'get_weather(city="%s")',
+)
+
+
+@pytest.mark.parametrize("name", [*ts.formats(), *ts.model_formats()])
+@FEWER
+@given(data=st.data())
+def test_no_word_of_a_model_vanishes(name: str, data: st.DataObject) -> None:
+    """Each is in an item of the answer, or an issue says that it is dropped, and where."""
+    format_ = ts.get_format(name)
+    markers = st.sampled_from(pieces_of(format_))
+    chosen = data.draw(st.lists(markers | st.sampled_from(WITH_WORDS), max_size=9))
+    words = [f"wq{at}z" for at in range(len(chosen))]
+    written = "".join(one % word if one in WITH_WORDS else one for one, word in zip(chosen, words, strict=True))
+    tools = data.draw(st.sampled_from([[], [WEATHER]]))
+    request = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")])], tools=tools))
+    parser = format_.prompt(request, thinking=data.draw(st.sampled_from([None, False]))).parser()
+    answer = ts.fold([*parser.feed(written), *parser.close(data.draw(st.sampled_from([None, "stop", "length"])))])
+    said = message_of(answer)
+    dropped = [written[issue.start : issue.end] for issue in answer.issues if isinstance(issue, Dropped)]
+    for word in words:
+        assert word not in written or word in said or any(word in one for one in dropped)
 
 
 @pytest.mark.parametrize("copied", [copy, deepcopy, pickle.dumps])

@@ -14,10 +14,11 @@ import pytest
 from starlette.routing import Route
 
 from tests.gateway.scripted import HANG
-from tests.gateway.stage import APIS, Stage, answer, body_of
+from tests.gateway.stage import APIS, CHATS, WEATHER, Stage, answer, body_of, named
+from turnscript.api import Api
 from turnscript.gateway.app import Application
 from turnscript.gateway.config import Config
-from turnscript.gateway.headers import LOSSES
+from turnscript.gateway.headers import LOSSES, REPORT
 from turnscript.gateway.keyfile import add_key
 from turnscript.gateway.service import Service
 from turnscript.registry import get_api
@@ -185,3 +186,39 @@ def test_an_answer_says_it_whole_and_streamed(keyed: tuple[Stage, dict[str, str]
     for stream in (True, False):
         body = body_of(api, stream=stream).replace(b'"m"', b'"default"')
         assert "0" == stage.post(api, body, {"x-api-key": tokens["anna"]}).headers[LOSSES]
+
+
+DROPS = {
+    "text behind the end": ("Hello\n<<ASSISTANT_END>>\n\nand more", "stop", 1),
+    "another speaker": ("Hello\n<<ASSISTANT_END>>\n\n<<USER>>\nand more", "stop", 1),
+    "a call that the limit cuts": ('Hello\n<<ASSISTANT_END>>\n\n<<TOOL_CALL name="get_weather">>\n{"ci', "length", 1),
+    "a tag that the limit cuts": ("Hello\n<<ASSIST", "length", 1),
+    "nothing": ("Hello\n<<ASSISTANT_END>>", "stop", 0),
+}
+
+
+def dropped(stage: Stage) -> float:
+    """How much was dropped, as the metrics count it."""
+    lines = stage.client.get("/metrics").text.splitlines()
+    wanted = [line for line in lines if line.startswith("turnscript_losses_total") and '"dropped"' in line]
+    return sum(float(line.rpartition(" ")[2]) for line in wanted)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("case", DROPS)
+@pytest.mark.parametrize("api", CHATS, ids=named)
+def test_what_of_an_answer_is_dropped_is_lost(api: Api, case: str, stream: bool) -> None:
+    """In the header, unless a stream has begun, in the report, and in the metrics."""
+    written, finish, expected = DROPS[case]
+    with Stage(metrics={"public": True}) as stage:
+        counted = []
+        for said in (" Hello\n<<ASSISTANT_END>>", f" {written}"):
+            stage.play(answer(*[said[at : at + 5] for at in range(0, len(said), 5)], finish=finish))
+            told = stage.ask(api, stream=stream, tools=[WEATHER])
+            report = stage.client.get(told.headers[REPORT]).json()
+            found = [one for one in report["losses"] if one["kind"] == "dropped"]
+            assert told.text.strip().startswith("Hello")
+            counted.append((int(told.headers[LOSSES]), len(found), dropped(stage)))
+        (header, lost, metric), (header_then, lost_then, metric_then) = counted
+        assert expected == lost_then - lost == metric_then - 2 * metric
+        assert (0 if stream else expected) == header_then - header

@@ -45,7 +45,6 @@ AT_LEAST = 455
 
 OTHERWISE = {
     "gemma4/vllm-text-before-call": "a blank before a call is the answer's",
-    "glm/glm47-missing-last-close-arg-value": "a value without its closing is not known to be over",
     "gpt-oss/harmony-truncated-in-header": "a header is told as text before it is cut",
     "gpt-oss/llamacpp-builtin-python-recipient": "a call of a tool that nobody offers stays text",
     "kimi/k2i-vllm-noise-between-markers": "what stands between marks is kept",
@@ -53,8 +52,6 @@ OTHERWISE = {
     "llama/l4-truncated-missing-close-bracket": "the first call of a list is whole, and only the second cut",
     "mistral/llamacpp-ministral3-marker-in-reasoning": "a call inside a thought ends it",
     "mistral/vllm-v11-think-text": "the marks of another model's thoughts",
-    "qwen3-xml/bug-missing-close-parameter-before-function": "a value without its closing is not known to be over",
-    "qwen3-xml/vllm-coder-missing-close-parameter": "a value without its closing goes on to the next one",
 }
 """The fixtures that we read otherwise, each with the reason."""
 

@@ -10,12 +10,12 @@ from typing import Any
 from turnscript.conversation import Assistant, Issue, ToolCall
 from turnscript.engine.attributes import read_attributes, scan_attributes
 from turnscript.engine.layout import Place
-from turnscript.engine.machine import Reading
+from turnscript.engine.machine import Machine, Reading
 from turnscript.engine.scanner import WIDEST
 from turnscript.engine.states import Do
 from turnscript.engine.telling import Teller
 from turnscript.errors import InvalidTranscript
-from turnscript.events import PartDelta, PartEnd, PartStart
+from turnscript.events import Event, PartDelta, PartEnd, PartStart
 
 SPACE = re.compile(r"[ \t\r\n]*")
 _LONGEST_HEAD = 8192
@@ -72,7 +72,12 @@ class CallSteps(Teller):
                 self._say_call()
         if self._said and machine.deltas:
             self._events.append(PartDelta(self._index, machine.taken(), self._raw()))
-        if machine.failed:
+        if machine.left:
+            self._go_back(machine)
+        elif machine.failed:
+            if not any(self._call_raw):  # its first character is text, or it would be looked at again for ever
+                self._call_raw.append(self._read(text[after : after + 1]))
+                after += 1
             self._take_back()
             self._reject("invalid_call", "the call is not as the format writes one", after)
         elif machine.done:
@@ -81,6 +86,47 @@ class CallSteps(Teller):
             else:
                 self._finish_call(after)
         return after
+
+    def _go_back(self, machine: Machine) -> None:
+        """What a machine has read of what is behind its payload is read again."""
+        left, machine.left = machine.left, ""
+        raw = "".join(self._call_raw[self._payload_at :])
+        self._call_raw[self._payload_at :] = [raw.removesuffix(left)]
+        self._again = left
+        self._accounted += len(left)
+
+    def _mend_end(self) -> bool:
+        """End a call whose closings are missing where the text is over. What the limit has cut is none."""
+        machine, held = self._machine, self._held
+        if machine is None or self._strict or self._finish == "length":
+            return False
+        # A stop string of the client's may have cut it, and been taken away.
+        if not machine.end(held, self._finish == "stop" and not self._states.stoppable):
+            return False
+        self._call_raw.append(self._read(held))
+        self._held = ""
+        self._offset += len(held)
+        if machine.left:
+            self._go_back(machine)
+            self._read_again()
+        else:
+            self._finish_call(0)
+        return True
+
+    def _read_again(self) -> None:
+        """Read what is to be read again, where the text is over."""
+        again, self._again = self._again, ""
+        self._offset -= len(again)
+        self._events = self._run(again)
+        self._finish_step()
+
+    @abstractmethod
+    def _run(self, text: str) -> list[Event]:
+        """Read a text as far as it goes."""
+
+    @abstractmethod
+    def _finish_step(self) -> None:
+        """End whatever goes on when the text is over."""
 
     def _after_call(self, text: str, position: int) -> int:
         """Read what stands behind a payload: its closing, or anything else, and then the closing is missing."""
@@ -140,19 +186,20 @@ class CallSteps(Teller):
         begun = text[held:].strip()
         if len(begun) < _LEAST_OF_TAG or begun[0].isalnum():
             return len(text)
-        self._issue("cut_tag", f"the limit has cut a tag: {begun}", held)
+        self._issue("cut_tag", f"the limit has cut a tag: {begun}", held, len(text))
         return held
 
     def _end_cut_call(self, broken: bool) -> None:
         if self._strict:
             self._fail("a call is not complete", len(self._held))
         if not broken:
-            self._call_issue("unclosed_call", "the text ends inside a call", len(self._held))
             if self._said:
                 self._events.append(PartEnd(self._index, None, self._raw()))
-            place = self._place
-            if self._finish == "length" and place is not None and not place.segment.tentative:
-                return  # the limit has cut it: only the raw answer has the beginning
+            # If the limit has cut it, only the raw answer has the beginning.
+            dropped = self._finish == "length" and not self._the_place().segment.tentative
+            self._call_issue("unclosed_call", "the text ends inside a call", len(self._held), dropped)
+            if dropped:
+                return
         if not (broken and self._mends()):
             self._put_back()
 
@@ -171,6 +218,7 @@ class CallSteps(Teller):
             ends,
             tags.closes,
             tags.space,
+            tags.opening,
             lead,
             place.segment.tentative,
         )
@@ -235,6 +283,8 @@ class CallSteps(Teller):
                 self._call_issue("mended_call", "a call without its opening", position)
             for kind, detail in machine.issues:
                 self._call_issue(kind, detail, position)
+            for detail in machine.dropped:
+                self._call_issue("odd_call", detail, position, dropped=True)
             if self._tools and call.name not in self._tools:
                 self._call_issue("unknown_tool", f"no tool is called {call.name!r}", position)
         self._events.append(PartEnd(self._index, call, self._raw()))

@@ -42,7 +42,7 @@ _BLANKS = " \t\r\n"
 _SPACES = ("", " ", "\n", "\n  ", "\n    ")  # as JSON is laid out
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _WINDOW = 65_536  # arguments that are there at once are looked for no further than this
-_NO_ARGUMENTS = frozenset({"name", "id", "type"})  # what a call may say beside them
+_KNOWN = frozenset({"name", "id", "type", "index", *_ARGUMENT_KEYS})  # what a call may say
 _ONCE = frozenset({"name", *_ARGUMENT_KEYS})  # of which a second one is told, or makes that it is no call
 _NOT_KEPT = ""  # stands for the keys of members that are not read
 
@@ -324,7 +324,7 @@ class _CallMachine(JsonMachine):
             return
         self._values.setdefault(word, []).append(piece)
         if ended and word == "name" and self.name is not None:
-            self.issues.append((ODD_CALL, "a second name, which is not read"))
+            self.dropped.append("a second name, which is not read")
         elif ended and word == "name":
             self.name = _string(self._escape.remove("".join(self._values["name"])))
             if self.name is not None and self.said:
@@ -364,7 +364,10 @@ class _CallMachine(JsonMachine):
         found: dict[str, Any] = {"name": self.name, "arguments": arguments}
         if self.id is not None:
             found["id"] = self.id
-        if self._strict and (extra := self._others()):
+        self._drop_repeated()
+        if not self._strict:
+            self.drop(self._values.keys() - _KNOWN)
+        elif extra := self._others():
             found["extra"] = extra
         return found
 
@@ -384,8 +387,6 @@ class _CallMachine(JsonMachine):
         elif not arguments or arguments == "null":
             if self._strict:
                 self.issues.append((ODD_CALL, "there are no arguments, and an empty object is taken"))
-            elif self._values.keys() - _NO_ARGUMENTS:
-                self.issues.append((ODD_CALL, "no arguments, but members that are none of a call"))
             arguments = "{}"
             self.deltas = ["{}"]
         elif not self._whole and not is_object(arguments):
@@ -395,10 +396,13 @@ class _CallMachine(JsonMachine):
     def _others(self) -> dict[str, Json]:
         """Return the members that say neither name nor arguments, nor the id."""
         others = {key: self._escape.remove("".join(pieces)) for key, pieces in self._values.items()}
-        if others.pop(_NOT_KEPT, None) is not None:
-            self.issues.append((ODD_CALL, "a member with an empty key, or with one that came before, is not read"))
         known = {"name"} if self.id is None and others.get("id") != "null" else {"name", "id"}
         return self._outside | {key: Json(text.encode()) for key, text in others.items() if key not in known}
+
+    def _drop_repeated(self) -> None:
+        """Take note of members that no others tell apart."""
+        if self._values.pop(_NOT_KEPT, None) is not None:
+            self.dropped.append("a member with an empty key, or with one that came before, is not read")
 
     def _wrapped(self) -> dict[str, Any] | None:
         """Return a call in the wrapper of an API: `{"type": "function", "function": {...}}`."""
@@ -407,10 +411,13 @@ class _CallMachine(JsonMachine):
             self.name = _string(text_of(inner["name"]))
         except (KeyError, InvalidRequest):
             return None
+        self._drop_repeated()
+        said = {key: [text_of(value)] for key, value in inner.items() if key not in _ARGUMENT_KEYS}
         if self._strict:
             self.issues.append((ODD_CALL, "the call stands in a wrapper, which is not kept"))
-            self._outside = self._others()
-        self._values = {key: [text_of(value)] for key, value in inner.items() if key not in _ARGUMENT_KEYS}
+            self._outside, self._values = self._others(), said
+        else:
+            self._values |= said
         key = next((key for key in (self._key_of_arguments, *_ARGUMENT_KEYS) if key in inner), None)
         if key is not None:
             self.said = [text_of(inner[key])]

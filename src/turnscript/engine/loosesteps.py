@@ -8,7 +8,6 @@ more as text, without looking for such calls in it again: each character is read
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
 from collections.abc import Mapping
 from sys import maxsize
 
@@ -20,7 +19,7 @@ from turnscript.engine.loose import LooseCall, LooseRun, calls_of
 from turnscript.engine.scanner import WIDEST, Scanner
 from turnscript.engine.states import Action, Do, States
 from turnscript.engine.telling import Step
-from turnscript.events import Event, PartDelta, PartEnd, PartStart
+from turnscript.events import PartDelta, PartEnd, PartStart
 
 _WIDEST_ESCAPE = 600
 _ENDS = (Do.END, Do.FOREIGN, Do.STOP, Do.ON, Do.CLOSE, Do.OPEN, Do.GROUP)
@@ -162,23 +161,13 @@ class LooseSteps(CallSteps):
             self._run_raw.append(self._held)
             self._held = ""
         if run.ends(self._is_cut):
+            behind = run.found[-1].end - sum(map(len, self._run_raw))
             self._tell_run(0)
             if run.unfinished:
-                self._issue("unclosed_call", "the text ends inside a call", 0)
+                self._issue("unclosed_call", "the text ends inside a call", behind, 0)
             return
         self._refuse_run(0)
-        again, self._again = self._again, ""
-        self._offset -= len(again)
-        self._events = self._run(again)
-        self._finish_step()
-
-    @abstractmethod
-    def _run(self, text: str) -> list[Event]:
-        """Read a text as far as it goes."""
-
-    @abstractmethod
-    def _finish_step(self) -> None:
-        """End whatever goes on when the text is over."""
+        self._read_again()
 
     @property
     def _is_cut(self) -> bool:

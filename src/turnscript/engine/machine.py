@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -22,14 +22,16 @@ from turnscript.losses import Loss
 ODD_CALL = "odd_call"
 """The issue of a call that is understood, and not written as the format writes one."""
 
+_SHOWN = 200
+
 
 class Reading(Struct):
     """What a payload's reader may know: the escape, the fields of the opening tag, and the offered tools by name.
 
     `ends`: tags that end the turn, where the payload is no JSON. `closes`: what closes the payload; `space`: the white
-    space before that which belongs to it. `lead`: the white space behind the opening tag which belongs to that; None
-    where white space around a payload says nothing, as in what a model writes. `tentative`: all of it may be text, so
-    the name is looked at first.
+    space before that which belongs to it; `opening`: what opens another call. `lead`: the white space behind the
+    opening tag which belongs to that; None where white space around a payload says nothing, as in what a model writes.
+    `tentative`: all of it may be text, so the name is looked at first.
     """
 
     escape: Escape
@@ -38,6 +40,7 @@ class Reading(Struct):
     ends: tuple[str, ...] = ()
     closes: tuple[str, ...] = ()
     space: str = ""
+    opening: str = ""
     lead: str | None = None
     tentative: bool = False
 
@@ -63,6 +66,8 @@ class Machine(ABC):
         self.said: list[str] = []  # the argument text so far
         self.deltas: list[str] = []
         self.issues: list[tuple[str, str]] = []
+        self.dropped: list[str] = []  # what of the payload is in no field of the call, in sentences
+        self.left = ""  # what was read of what is behind the payload, and is to be read again
         self.waits: Callable[[str], object] | None = None  # tells that all of a piece must wait for what follows
         self.done = False
         self.failed = False
@@ -79,7 +84,8 @@ class Machine(ABC):
     @property
     def unread(self) -> list[Loss]:
         """Return what of the call is not kept as it stands, at its members."""
-        return [Loss(".arguments", "approximated", detail) for kind, detail in self.issues if kind == ODD_CALL]
+        odd = [Loss(".arguments", "approximated", detail) for kind, detail in self.issues if kind == ODD_CALL]
+        return [*odd, *(Loss("", "dropped", detail) for detail in self.dropped)]
 
     def look(self) -> Look | None:
         """Return how to tell that a piece is argument text as it stands; None where every piece needs more than a look.
@@ -94,6 +100,17 @@ class Machine(ABC):
         -1 where only `feed` can tell; then nothing is taken. What is taken is appended to `said`.
         """
         return -1
+
+    def end(self, held: str, stopped: bool) -> bool:
+        """The text is over: whether what is missing of the payload may be taken for written, so that it is `done`, or
+        something is `left`. `held`: what waits for more; `stopped`: the model ended there itself."""
+        return False
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Take note of members, or attributes, that no call has."""
+        said = ", ".join(sorted(map(repr, names)))
+        if said:
+            self.dropped.append(f"members that no call has are left out: {said[:_SHOWN]}")
 
     def taken(self) -> str:
         """Return the argument text since the last time."""

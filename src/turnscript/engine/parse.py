@@ -16,7 +16,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Callable, Sequence
 
-from turnscript.conversation import Assistant, Issue, Thinking
+from turnscript.conversation import Assistant, Dropped, Issue, Thinking
 from turnscript.engine.callsteps import SPACE
 from turnscript.engine.heads import HeadEnd
 from turnscript.engine.layout import Place
@@ -345,7 +345,9 @@ class TurnParser(LooseSteps):
         tail = "".join(self._tail)
         if tail.strip() and tail.strip() != self._states.layout.document.end:
             at = self._tail_at + len(tail) - len(tail.lstrip())
-            self._issues.append(Issue(self._end_kind, "text behind the end of the turn", at, self._tail_at + len(tail)))
+            # What is behind the client's own stop string is not wanted, so nothing is lost.
+            issue = Issue if self._stop is not None else Dropped
+            self._issues.append(issue(self._end_kind, "text behind the end of the turn", at, self._tail_at + len(tail)))
 
     def _act(self, action: Action, literal: str, start: int) -> None:
         do, place = action.do, action.place
@@ -431,6 +433,8 @@ class TurnParser(LooseSteps):
             self._unclosed_text()
         elif self._held_run is not None:
             self._end_run()
+        elif step == self._call and self._mend_end():
+            pass
         elif step in (self._call, self._header, self._broken):
             if self._held:
                 self._call_raw.append(self._read(self._held))

@@ -58,12 +58,13 @@ class Tags(NamedTuple):
     """What the payload of a segment ends at.
 
     `ends`: what ends the turn even inside it, because no content there holds it. `closes`: what closes it, and `space`
-    the white space that belongs before that.
+    the white space that belongs before that; `opening` opens another one.
     """
 
     ends: tuple[str, ...]
     closes: tuple[str, ...]
     space: str
+    opening: str
 
 
 class State:
@@ -123,6 +124,11 @@ class States:
         self._texts: dict[Place, State] = {}
         self._closings: dict[Place, State] = {}
         self._tags: dict[Place, Tags] = {}
+
+    @property
+    def stoppable(self) -> bool:
+        """Whether the client has stop strings of its own."""
+        return any(self._stops)
 
     def gap(self, kind: str, group: Group | None = None) -> State:
         """Return the state between two segments, after one of `kind`; inside a group if there is one."""
@@ -190,6 +196,7 @@ class States:
                 tuple(literal for literal in ends if place.escape.holds(literal)),
                 (core, *place.segment.also_closed_by) if core else (),
                 place.close[: place.close.find(core)],
+                place.open.strip(),
             )
         return tags
 

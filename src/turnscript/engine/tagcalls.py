@@ -22,7 +22,7 @@ from turnscript.engine.scanner import Look, beginning_of, overlap
 from turnscript.engine.spans import Writer
 from turnscript.engine.structures import may_be
 from turnscript.engine.table import Payload
-from turnscript.engine.xmlcalls import Kind, ParameterReader, argument_text, kinds_of, shown_text, tags_of
+from turnscript.engine.xmlcalls import Begun, Kind, ParameterReader, argument_text, kinds_of, shown_text, tags_of
 from turnscript.errors import InvalidRequest, InvalidTranscript
 from turnscript.grammar.nodes import Node, sequence
 from turnscript.jsontext import json_string, read_object, respace, without_angles
@@ -178,7 +178,7 @@ class _TagMachine(ParameterReader):
         self._before_close = body.value_close[: len(body.value_close) - len(body.value_close.lstrip())]
         self._space = self._before_close  # what of a value's end is not of the value
         self._first = False  # whether a value has just begun
-        self._kept = ""  # white space that is of the value, or of its closing
+        self._lined = False  # whether it begins on a line of its own
         self._state, self.waits = self._name, None
 
     def look(self) -> Look | None:
@@ -205,14 +205,27 @@ class _TagMachine(ParameterReader):
         self._state = self._between
         return end, self._reading.tentative
 
-    def _header(self, text: str, position: int) -> tuple[int, bool]:
-        found = self._word(self._keys, text, position + len(self._open))
+    def _head_at(self, text: str, position: int) -> Begun | bool:
+        start = position + len(self._open)
+        found = self._keys.whole.match(text, start)
         if found is None:
-            return position, not self.failed
-        key, end = found
-        self._begin(key)
+            return self._keys.begun.fullmatch(text, start) is not None and len(text) - start <= _LONGEST_WORD
+        key = name_of_word(self._reading.escape.remove(found[1]))
+        return key is not None and Begun(key, None, found.end())
+
+    def _begin(self, begun: Begun) -> None:
+        super()._begin(begun)
         self._first = True
-        return end, False
+
+    def _may_follow(self, text: str, end: int) -> bool | None:
+        """A tag that is to stand on a line of its own does, if the one before it did."""
+        if self._space.startswith(_CDATA_END):
+            return False
+        if not self._lined:
+            return True
+        if text.startswith(self._lead, end):
+            return self._last == "\n"
+        return None if self._lead.startswith(text[end:]) else False
 
     def _word(self, word: _Word, text: str, start: int) -> tuple[str, int] | None:
         """Return a name or key and where what is behind it ends; None where it is not there yet, or never will be."""
@@ -244,22 +257,33 @@ class _TagMachine(ParameterReader):
             start = position + (len(self._lead) if rest == self._lead else 0)
             if self._body.cdata and may_be(_CDATA, text, start):
                 return position, True
-            section = self._body.cdata and text.startswith(_CDATA, start)
-            self._space = f"{_CDATA_END}{self._before_close}" if section else self._before_close
-            self._first = False
-            return start + (len(_CDATA) if section else 0), False
+            return position + self._opening(text, position), False
         return super()._inside(text, position)
 
-    def _piece(self, piece: str) -> None:
-        """Take a piece of a value. White space that may belong to the closing waits for what follows."""
-        piece = self._kept + piece
-        end = len(piece) - overlap(piece, self._space)
-        self._kept = piece[end:]
-        super()._piece(piece[:end])
+    def end(self, held: str, stopped: bool) -> bool:
+        return not (self._state == self._inside and self._first) and super().end(held, stopped)
 
-    def _close_value(self) -> None:
-        kept, self._kept = self._kept.removesuffix(self._space), ""
-        super()._piece(kept)
+    def _opening(self, text: str, position: int) -> int:
+        """Return how much of the beginning of a value is of the tag before it."""
+        self._first, self._lined = False, "\n" in self._lead and text.startswith(self._lead, position)
+        size = len(self._lead) if text.startswith(self._lead, position) else 0
+        section = self._body.cdata and text.startswith(_CDATA, position + size)
+        self._space = f"{_CDATA_END}{self._before_close}" if section else self._before_close
+        return size + (len(_CDATA) if section else 0)
+
+    def _piece(self, piece: str) -> None:
+        super()._piece(piece[self._opening(piece, 0) :] if self._first else piece)
+
+    def _to_keep(self, piece: str) -> int:
+        """Return how much of the end waits; white space that may belong to the closing does, too."""
+        return max(overlap(piece, self._space), super()._to_keep(piece))
+
+    def _close_value(self, mended: bool = False) -> None:
+        self._kept = self._kept.removesuffix(self._space)
+        if mended and not self._kept.strip():
+            self._kept = ""
+        self._pass_on(self._kept)
+        self._kept = ""
         word = "".join(self._value).strip()
         if (self._kind == "nullable" and word == _NOTHING) or (self._kind == "json" and word in _PYTHON_WORDS):
             self._value = [_PYTHON_WORDS[word]]

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from turnscript.conversation import Issue, Item, Part, Text, Tool, ToolCall
+from turnscript.conversation import Dropped, Issue, Item, Part, Text, Tool, ToolCall
 from turnscript.engine.heads import HeadEnd
 from turnscript.engine.layout import Place
 from turnscript.engine.machine import Machine
@@ -272,14 +272,16 @@ class Teller(OneStream, ABC):
         assert self._head_end is not None
         return self._head_end
 
-    def _issue(self, kind: str, detail: str, at: int) -> None:
-        """Note something that is not as it should be, in what is being read."""
+    def _issue(self, kind: str, detail: str, at: int, end: int | None = None) -> None:
+        """Something that is not as it should be, in what is being read. `end`: no item has what stands up to there."""
         place = max(0, self._offset + at)  # the prompt may have written its beginning
-        self._issues.append(Issue(kind, detail, place, place))
+        dropped = end is not None and Dropped(kind, detail, place, max(0, self._offset + end))
+        self._issues.append(dropped or Issue(kind, detail, place, place))
 
-    def _call_issue(self, kind: str, detail: str, end: int) -> None:
-        """Note such a thing of a call, from its opening on."""
-        self._issues.append(Issue(kind, detail, self._opened, max(self._opened, self._offset + end)))
+    def _call_issue(self, kind: str, detail: str, end: int, dropped: bool = False) -> None:
+        """The same of a call, from its opening on. `dropped`: no item has some of that, or all."""
+        issue = Dropped if dropped else Issue
+        self._issues.append(issue(kind, detail, self._opened, max(self._opened, self._offset + end)))
 
     def _fail(self, detail: str, position: int) -> None:
         raise Malformed(detail, self._offset + position)

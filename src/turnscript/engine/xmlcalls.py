@@ -8,6 +8,9 @@ whatever the schema does.
 
 A value ends at the first closing tag that is followed by another parameter, or by the end of the call or the beginning
 of another one. A closing tag with anything else behind it belongs to the value.
+
+A model may forget that closing tag. So the tag of another parameter, and that of the end of the call, end a value if no
+closing of its own follows which says that they are of its text: what stands behind them waits for that (`_Doubts`).
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from turnscript.engine.attributes import attribute_text, scan_attributes
 from turnscript.engine.callrules import KEY, CallRules
 from turnscript.engine.escape import tags_in
 from turnscript.engine.functioncalls import json_of_python
-from turnscript.engine.machine import ODD_CALL, Machine, PlainBody, Reading
+from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.recent import MB, recent
 from turnscript.engine.repeats import joined, lose_difference
 from turnscript.engine.scanner import Look, Unescaper, look_for
@@ -40,6 +43,7 @@ _SPACE = re.compile(r"\s*")
 _PLAIN = look_for((), re.compile(r'[<"\\\x00-\x1f\x7f\ud800-\udfff]').search)
 _FURTHEST = 256  # white space behind a closing tag, and a value that waits, are looked at no further than this
 _LONGEST_HEADER = 4096
+_WIDEST = 32  # a line break and what indents a tag
 _QUOTE = '"'
 _TYPES = {_QUOTE: "string", "{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null"}
 _OTHER_TYPES = ("number", "boolean", "null", "object", "array")
@@ -225,6 +229,47 @@ def tags_of(*tags: str) -> _Tags:
     return _Tags(tags, beginnings, max(map(len, tags)))
 
 
+class Begun(NamedTuple):
+    """The tag of a parameter: its key, what it says of its value, where it ends, and attributes that none has."""
+
+    key: str
+    kind: Kind | None
+    end: int
+    others: tuple[str, ...] = ()
+
+
+class _Doubts:
+    """What stands in a value since a tag that may end it. `parameters`: such tags, each with where it begins and ends;
+    `over`: where the first one of the end of the call begins, -1 if there is none; `ends`: such tags, and `alone`:
+    whether nothing but them stands there since."""
+
+    def __init__(self, ends: tuple[str, ...]) -> None:
+        self.parameters: list[tuple[Begun, int]] = []
+        self.keys: set[str] = set()
+        self.over, self.size, self.alone = -1, 0, True
+        self._ends = ends
+        self._pieces: list[str] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.parameters) or self.over >= 0
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return "".join(self._pieces)
+
+    def take(self, piece: str) -> None:
+        """Take more of the text."""
+        self._pieces.append(piece)
+        self.size += len(piece)
+        self.alone = self.alone and (piece in self._ends or not piece.strip() or self.over < 0)
+
+    def begin(self, begun: Begun, start: int) -> None:
+        """Take note of the tag of a parameter that comes next; it begins at `start` where it was found."""
+        self.parameters.append((begun._replace(end=self.size + begun.end - start), self.size))
+        self.keys.add(begun.key)
+
+
 class ParameterReader(Machine):
     """Reads one parameter after the other, up to the end of the call, which it leaves to its caller."""
 
@@ -233,24 +278,33 @@ class ParameterReader(Machine):
         self._open, self._close, self._end, self._head = open_, close, end, head
         self._again = end.replace("</", "<", 1).removesuffix(">")
         self._followers = tags_of(open_, end, self._again)
-        self._enders = tags_of(close, *reading.ends)
+        # Values of a transcript have their closings, so nothing in them is in doubt.
+        self._overs = tuple(dict.fromkeys((end, *reading.closes))) if reading.lead is None and end else ()
+        self._reopens = reading.opening or (self._again if "</" in end else "")
+        reopens = (self._reopens,) if self._reopens else ()
+        doubted = (open_, *self._overs, *reopens) if self._overs else ()
+        self._enders = tags_of(close, *reading.ends, *doubted)
         self._ends = reading.ends
-        others = {end[0] for end in reading.ends} - {"<"}  # as where turns end with `[/END]`
+        others = {literal[0] for literal in (*reading.ends, *doubted)} - {"<"}  # as where turns end with `[/END]`
         self._begins = re.compile(f"[<{re.escape(''.join(sorted(others)))}]").search if others else None
         self._reading = reading
         self.name = reading.head.get("name")
         self.id = reading.head.get("id")
         self._kinds = kinds_of(reading.tools, self.name)
         self._state = self._between
-        self._count = 0
+        self._given: set[str] = set()  # keys
         self._kind: Kind = "either"
         self._value: list[str] = []
+        self._kept = ""  # the end of a value that may be of what follows
+        self._last = ""  # the last character of a value so far
+        self._doubts = _Doubts(self._overs)
+        self._mended = False
         self._unescaper = Unescaper(reading.escape)
         self.waits = self._wait
 
     def look(self) -> Look | None:
         string = self._kind == "string" and self._begins is None
-        inside = string and self._state == self._inside and not self._unescaper.held
+        inside = string and self._state == self._inside and not (self._unescaper.held or self._kept or self._doubts)
         return _PLAIN if inside else None
 
     def _wait(self, text: str) -> bool:
@@ -268,7 +322,7 @@ class ParameterReader(Machine):
         if tag < 0:
             return len(text) < _FURTHEST
         if not text.startswith(self._close, tag):
-            return self._enders.may_come_at(text, tag) and not text.startswith(self._ends, tag)
+            return self._enders.may_come_at(text, tag) and not text.startswith((*self._ends, *self._overs), tag)
         after = tag + len(self._close)
         follows = _SPACE.match(text, after).end()  # type: ignore[union-attr]
         comes = self._followers.may_come_at(text, follows) and not text.startswith(self._followers.all, follows)
@@ -276,12 +330,12 @@ class ParameterReader(Machine):
 
     def feed(self, text: str, start: int) -> int:
         position, waits = start, False
-        while position < len(text) and not (self.done or self.failed or waits):
+        while position < len(text) and not (self.done or self.failed or self.left or waits):
             position, waits = self._state(text, position)
         return position
 
     def fields(self) -> dict[str, Any] | None:
-        if not self._count:
+        if not self._given:
             self._say("{}")
         else:
             self._say("}")
@@ -305,65 +359,73 @@ class ParameterReader(Machine):
         return position, False
 
     def _header(self, text: str, position: int) -> tuple[int, bool]:
+        begun = self._head_at(text, position)
+        if isinstance(begun, bool):
+            self.failed = not begun
+            return position, begun
+        self._begin(begun)
+        return begun.end, False
+
+    def _head_at(self, text: str, position: int) -> Begun | bool:
+        """The tag of a parameter at a place: what it says. True: it is not whole yet; False: it is none."""
         start = position + len(self._open)
         end = text.find(self._head.end, start)
         if end < 0 or "\n" in text[start:end]:
-            self.failed = len(text) - position > _LONGEST_HEADER or "\n" in text[start:]
-            return position, not self.failed
+            return len(text) - position <= _LONGEST_HEADER and "\n" not in text[start:]
         try:
             found = scan_attributes(text, start, end, 1, 1)
             key = plain(found[self._head.key])
         except (InvalidTranscript, KeyError):
             bare = self._head.bare(text[start:end])
             if bare is None:
-                self.failed = True
-                return position, False
+                return False
             key, found = bare
-        self._note_others(found)
-        self._begin(self._head.name(str(key)), self._head.kind(found))
-        return end + len(self._head.end), False
+        others = tuple(sorted(found.keys() - {self._head.key} - self._head.words(found)))
+        return Begun(self._head.name(str(key)), self._head.kind(found), end + len(self._head.end), others)
 
-    def _note_others(self, found: Mapping[str, Json]) -> None:
-        """Take note of attributes that say nothing here, or not what they may."""
-        if not self._reading.strict:
-            return
-        others = sorted(found.keys() - {self._head.key} - self._head.words(found))
-        if others:
-            self.issues.append((ODD_CALL, f"an argument's tag says more than is kept: {', '.join(others)}"))
-
-    def _begin(self, key: str, said: Kind | None = None) -> None:
-        """Begin the value of a key. `said`: what it is, where its tag says so."""
-        self._kind = said or self._kinds.get(key, "either")
-        self._say(f"{', ' if self._count else '{'}{json_string(key)}: " + ('"' if self._kind == "string" else ""))
-        self._count += 1
-        self._value = []
+    def _begin(self, begun: Begun) -> None:
+        """Begin the value of a parameter."""
+        self._kind = begun.kind or self._kinds.get(begun.key, "either")
+        before = ", " if self._given else "{"
+        self._say(f"{before}{json_string(begun.key)}: " + ('"' if self._kind == "string" else ""))
+        self._given.add(begun.key)
+        self.drop(begun.others)
+        self._value, self._last = [], ""
         self._state = self._inside
 
     def _inside(self, text: str, position: int) -> tuple[int, bool]:
         """Read a value. At its closing tag, what follows decides; a tag that ends the turn is in no value."""
-        end = self._next_tag(text, position)
-        if end < 0:
-            self._piece(text[position:])
+        tag = self._next_tag(text, position)
+        if tag < 0:
+            self._take(text[position:])
             return len(text), False
-        self._piece(text[position:end])
-        if not text.startswith(self._close, end):
-            if text.startswith(self._ends, end):
-                self.failed = True
-                return end, False
-            if self._enders.may_come_at(text, end):
-                return end, True
-            self._piece(text[end])
-            return end + 1, False
-        after = end + len(self._close)
+        self._take(text[position:tag])
+        if text.startswith(self._close, tag):
+            return self._at_close(text, tag)
+        if text.startswith(self._ends, tag):
+            self.failed = not (self._overs and self._end_value(True))
+            return tag, False
+        size = self._doubted(text, tag) if self._overs else 1
+        if self.left or (size == 1 and self._enders.may_come_at(text, tag)):
+            return tag, not self.left
+        self._take(text[tag : tag + size])
+        return tag + size, not size
+
+    def _at_close(self, text: str, tag: int) -> tuple[int, bool]:
+        after = tag + len(self._close)
         follows = _SPACE.match(text, after).end()  # type: ignore[union-attr]
         if text.startswith(self._followers.all, follows):
+            begun = self._near_head(text, follows) if self._doubts else False
+            if begun is True:
+                return tag, True
+            self._settle(begun.key if begun else "")
             self._close_value()
             self._state = self._between
             return after, False
         if follows - after < _FURTHEST and self._followers.may_come_at(text, follows):
-            return end, True
+            return tag, True
         self.issues.append(("ambiguous_close", f"{self._close} inside a value"))
-        self._piece(self._close)
+        self._take(self._close)
         return after, False
 
     def _next_tag(self, text: str, position: int) -> int:
@@ -373,7 +435,138 @@ class ParameterReader(Machine):
         found = self._begins(text, position)
         return -1 if found is None else found.start()
 
+    # What may be behind the end of a value.
+
+    def _doubted(self, text: str, tag: int) -> int:
+        """How much a tag in a value takes: all of one that may end it, a character of any other, nothing if it waits.
+
+        Where the next call begins right behind the end of this one, the value has ended there.
+        """
+        doubts = self._doubts
+        over = next((one for one in self._overs if text.startswith(one, tag)), "")
+        if over:
+            doubts.over = doubts.over if doubts.over >= 0 else doubts.size
+            return len(over)
+        if doubts.over >= 0:
+            if doubts.alone and self._reopens and text.startswith(self._reopens, tag):
+                self._end_value(True)
+            return 1
+        begun = self._near_head(text, tag)
+        if begun is True:
+            return 0
+        if not begun or not self._is_new(begun.key):
+            return 1
+        follows = self._may_follow(text, begun.end)
+        if follows:
+            doubts.begin(begun, tag)
+        return 0 if follows is None else begun.end - tag if follows else 1
+
+    def _near_head(self, text: str, position: int) -> Begun | bool:
+        """The tag of a parameter at a place, if it is not too long to be waited for; True: it may yet become one."""
+        begun = text.startswith(self._open, position) and self._head_at(text, position)
+        if isinstance(begun, bool):
+            return begun and len(text) - position < _FURTHEST
+        return begun.end - position <= _FURTHEST and begun
+
+    def _is_new(self, key: str) -> bool:
+        """Whether a call may have a parameter of this key that it has not yet."""
+        return key not in self._given and key not in self._doubts.keys and (not self._kinds or key in self._kinds)
+
+    def _may_follow(self, text: str, end: int) -> bool | None:
+        """Whether the tag of a parameter that ends there stands as it is written; None if that is not certain yet."""
+        return True
+
+    def _settle(self, following: str) -> None:
+        """Its closing is there: what was in doubt is of the value, or of parameters, none of which is `following`."""
+        doubts, self._doubts = self._doubts, _Doubts(self._overs)
+        if not doubts:
+            return
+        if following in doubts.keys:
+            doubts.parameters.clear()
+        self._tell_doubted(doubts, doubts.size)
+
+    def _tell_doubted(self, doubts: _Doubts, end: int) -> None:
+        text, position = doubts.text[:end], 0
+        for begun, start in doubts.parameters:
+            self._piece(text[position:start])
+            self._close_value(mended=True)
+            self._begin(begun)
+            position = begun.end
+        self._piece(text[position:])
+        if doubts.parameters:
+            self._note_mended()
+
+    def _note_mended(self) -> None:
+        if not self._mended:
+            self._mended = True
+            self.issues.append(("mended_call", f"a value without {self._close}"))
+
+    def _end_value(self, stopped: bool) -> bool:
+        """End a value without its closing where the call ends, or, if the model has `stopped`, the text.
+
+        What was read behind the end of the call is to be read again. Returns whether the value may have ended there.
+        """
+        doubts = self._doubts
+        over = doubts.over if doubts.over >= 0 else doubts.size
+        if doubts.over < 0 and not (stopped and self._is_whole(doubts)):
+            return False
+        self._doubts = _Doubts(self._overs)
+        self._tell_doubted(doubts, over)
+        self._close_value(mended=True)
+        self._note_mended()
+        self._state, self.left = self._between, doubts.text[over:]
+        self.done = not self.left
+        return True
+
+    def _is_whole(self, doubts: _Doubts) -> bool:
+        """Whether a value may be all of it: a text may, and JSON if it is some."""
+        if doubts.parameters:
+            last, _ = doubts.parameters[-1]
+            kind, value = last.kind or self._kinds.get(last.key, "either"), doubts.text[last.end :]
+        else:
+            kind, value = self._kind, "".join(self._value)
+        return kind != "json" or is_json(value)
+
+    def end(self, held: str, stopped: bool) -> bool:
+        if not self._overs or self.done or self.failed:
+            return False
+        if self._state == self._between and self._given and stopped:
+            self.issues.append(("mended_call", f"a call without {self._end}"))
+            self.done = True
+        elif self._state == self._inside and held.startswith(self._close) and stopped:
+            self._settle("")
+            self._close_value()
+            self._note_mended()
+            self.done = True
+        elif self._state == self._inside:
+            if not self._enders.may_come_at(held, 0):
+                self._take(held)
+            return self._end_value(stopped)
+        return self.done
+
+    # The text of a value.
+
+    def _take(self, piece: str) -> None:
+        if piece:
+            self._last = piece[-1]
+            if self._doubts:
+                self._doubts.take(piece)
+            else:
+                self._piece(piece)
+
     def _piece(self, piece: str) -> None:
+        """More of a value. What may be white space before a tag waits for what follows."""
+        piece = self._kept + piece
+        size = self._to_keep(piece)
+        self._kept = piece[len(piece) - size :]
+        self._pass_on(piece[: len(piece) - size])
+
+    def _to_keep(self, piece: str) -> int:
+        """How much of the end of a piece may be a line break and what indents a tag."""
+        line = piece.rfind("\n", max(0, len(piece) - _WIDEST))
+        return 0 if line < 0 or piece[line:].strip() else len(piece) - line
+
+    def _pass_on(self, piece: str) -> None:
         if piece:
             text = self._unescaper.feed(piece)
             if self._kind == "string":
@@ -381,7 +574,9 @@ class ParameterReader(Machine):
             else:
                 self._value.append(text)
 
-    def _close_value(self) -> None:
+    def _close_value(self, mended: bool = False) -> None:
+        kept, self._kept = self._kept, ""
+        self._pass_on("" if mended and not kept.strip() else kept)
         rest = self._unescaper.close()
         if self._kind == "string":
             self._say(safe_json_string(rest)[1:])

@@ -19,7 +19,7 @@ from math import inf
 from msgspec.structs import replace
 
 from turnscript.api import Api, StreamRenderer
-from turnscript.conversation import Issue, Response, Usage
+from turnscript.conversation import Response, Usage, dropped
 from turnscript.errors import TurnscriptError
 from turnscript.events import Event, MessageEnd
 from turnscript.gateway.generation import Generation
@@ -71,7 +71,7 @@ class Tally:
         each = [one.response for one in self._answers]
         reasons = [one.finish_reason for one in each if one.finish_reason is not None]
         issues = [
-            Issue(issue.kind, f"{_place(number)}: {issue.detail}", issue.start, issue.end)
+            replace(issue, detail=f"{_place(number)}: {issue.detail}")
             for number, one in enumerate(each)
             for issue in one.issues
         ]
@@ -173,7 +173,7 @@ class Choices:
         bodies = []
         for number, (part, answer) in enumerate(zip(self._parts, self._answers, strict=True)):
             rendered = self._api.render_response(answer.response, part.request, reply=part.reply)
-            self._lose(number, rendered.losses)
+            self._lose(number, [*dropped(answer.response.issues), *rendered.losses])
             bodies.append(rendered.data)
         self._find()
         self._prepared.note_losses()
@@ -184,8 +184,8 @@ class Choices:
         assert self._end is not None
         ending, events = self._end
         data = self._writers[ending].send(events) + self._writers[ending].close()
-        for number, writer in enumerate(self._writers):
-            self._lose(number, writer.losses)
+        for number, (writer, answer) in enumerate(zip(self._writers, self._answers, strict=True)):
+            self._lose(number, [*dropped(answer.response.issues), *writer.losses])
         self._find()
         return data
 

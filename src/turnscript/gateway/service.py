@@ -11,7 +11,7 @@ from time import monotonic, time
 
 from msgspec.structs import replace
 
-from turnscript.conversation import Issue, Request, Usage
+from turnscript.conversation import Issue, Request, Usage, dropped
 from turnscript.errors import InvalidInput, Overloaded, TooLarge, TurnscriptError, Unsupported, UpstreamError
 from turnscript.gateway.apart import Apart
 from turnscript.gateway.aside import GRAMMAR_TAKES, LARGE, Aside
@@ -367,6 +367,7 @@ class Service:
     async def finish(self, visit: Visit, prepared: Prepared, generation: Generation) -> bytes:
         """Keep what is to be kept of an answer, before its client is told that it is whole. Returns it as a body."""
         self.conclude(prepared, generation)
+        prepared.losses += dropped(generation.response.issues)
         body, later = b"", 0
         if prepared.keep or not prepared.streams or prepared.detached:
             rendered = visit.api.render_response(generation.response, prepared.request, reply=prepared.reply)
