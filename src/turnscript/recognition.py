@@ -14,7 +14,7 @@ from turnscript.format import Format
 from turnscript.given import Source, body_bytes
 from turnscript.jsontext import Json, is_json, read_list, read_object, utf8
 from turnscript.recording import api_of, is_stream
-from turnscript.registry import apis, formats, get_api, get_format, is_format, named_formats
+from turnscript.registry import apis, formats, get_api, get_format, is_format, model_formats, named_formats, openings
 
 _FILE = re.compile(r"[/\\]|\.(json|jsonl|txt|md|sse)$")
 """What the last word of a file's name has, where one is given in place of what it holds."""
@@ -180,32 +180,50 @@ def recognised_transcript(source: Source) -> Recognised | None:
 
 
 def recognise(text: str) -> Recognised | None:
-    """Return which format a text is a transcript of, None if it begins as one of none.
+    """Return which format a text is a transcript of, None if it begins as one of none that is registered.
 
-    Of several that it may be in, that is the one whose marks stand in the text. Where none has a mark that the others
-    lack, it is the first of those that read it, if they read the same. Raises InvalidInput if they do not.
+    Of several that it may be in, that is the one whose marks stand in the text; the format of a well-known model only
+    where it has all marks that a registered one has, and more. Where none has a mark that the others lack, it is the
+    first of those that read it, if they read the same. Raises InvalidInput if they do not.
     """
     claiming = _claiming(text)
-    if len(claiming) < 2:
-        return Recognised(claiming[0], "no other format begins so") if claiming else None
-    marks = {name: get_format(name).marks_in(text) for name in claiming}
-    left = [name for name in claiming if not any(marks[name] < marks[other] for other in claiming)]
-    first, *others = _read_alike(left, text)
+    if not claiming:
+        return None
+    of_models = [name for name in model_formats() if _may_begin(name, text) and get_format(name).claims(text)]
+    marks = {name: get_format(name).marks_in(text) for name in (*claiming, *of_models)}
+    left = _most_marked(claiming, marks)
+    better = _most_marked([one for one in of_models if all(marks[name] < marks[one] for name in left)], marks)
+    groups = _read_alike([*left, *better], text)
+    if better and len(groups) > 1:
+        groups = [group for group in groups if group[0] in better]
+    first, *others = groups
     if others:
         names = " or ".join([first[0], *(alike[0] for alike in others)])
         message = f"this may be {names}, which read it differently; say which of them it is"
         raise InvalidInput(message, line=1, column=1, expected=names, got="what begins as any of them")
-    only = (
-        frozenset()
-        .union(*(marks[name] for name in first))
-        .difference(*(marks[name] for name in claiming if name not in left))
-    )
-    reason = "no format that begins so reads it otherwise"
-    if len(left) < len(claiming) and only:
-        shown = min(only, key=lambda mark: (len(mark) > _SHORT, text.index(mark), mark))
-        reason = f"it has {shown[:_SHORT]!r}"
-        reason += f", and {' and '.join(first[1:])} would read it alike" if first[1:] else ""
-    return Recognised(first[0], reason)
+    return Recognised(first[0], _reason(first, marks, text))
+
+
+def _most_marked(names: list[str], marks: Mapping[str, frozenset[str]]) -> list[str]:
+    """Return the formats of which no other has all the marks in a text, and more."""
+    return [name for name in names if not any(marks[name] < marks[other] for other in names)]
+
+
+def _reason(chosen: list[str], marks: Mapping[str, frozenset[str]], text: str) -> str:
+    """Return why a text is in the formats that were chosen, and not in others that it begins as."""
+    lesser = [found for found in marks.values() if found < marks[chosen[0]]]
+    alone = marks[chosen[0]].difference(*lesser)
+    if not lesser or not alone:
+        return "no other format begins so" if len(marks) == 1 else "no other format has more of what stands in it"
+    shown = min(alone, key=lambda mark: (len(mark) > _SHORT, text.index(mark), mark))
+    more = f", and {' and '.join(chosen[1:])} would read it alike" if chosen[1:] else ""
+    return f"it has {shown[:_SHORT]!r}{more}"
+
+
+def _may_begin(name: str, text: str) -> bool:
+    """Return whether what opens the turns of a format stands near the beginning of a text. No table is built for it."""
+    begun = text[:_BEGINNING]
+    return any(opening in begun for opening in openings(name) if opening)
 
 
 def _read_alike(names: list[str], text: str) -> list[list[str]]:

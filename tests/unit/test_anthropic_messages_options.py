@@ -238,7 +238,7 @@ def test_a_limit_is_invented_for_a_request_wherever_it_comes_from(name: str) -> 
     """What names a model or ends in the middle of an answer is one; without a limit, the end would be read as said."""
     spoken = [
         ts.User(content=[ts.Text(text="Hi")]),
-        ts.Assistant(content=[ts.Text(text="Hel")], open=name == "rwkv-universal"),
+        ts.Assistant(content=[ts.Text(text="Hello, I")], open=name == "rwkv-universal"),
     ]
     request = ts.Request(conversation=ts.Conversation(items=[*spoken]), settings=Settings(model="m"))
     source = ts.render(request, name).value

@@ -179,6 +179,13 @@ def test_a_thought_that_no_flag_asks_for_gets_none() -> None:
     assert transcript == ts.convert(transcript, "openchatml", "openchatml", strict=True).value
 
 
+@pytest.mark.parametrize(("flags", "losses"), [("<|reason|>", 0), ("<|reason|><|reflect|>", 1), ("<|reason|>" * 2, 1)])
+def test_flags_that_are_written_in_another_order_are_told(flags: str, losses: int) -> None:
+    transcript = f"[BOS]<|im_start|>system\nHi{flags}\n<|im_end|>[EOS]"
+    rendered = ts.convert(transcript, "openchatml", "openchatml")
+    assert (losses, losses == 0) == (len(rendered.losses), rendered.value == transcript)
+
+
 def test_what_is_not_read_as_it_stands_is_told_wherever_a_transcript_goes() -> None:
     """To a prompt and to training data, too."""
     request = OPENCHATML.parse(CALL.replace("{}", '{"name": "f"}'))

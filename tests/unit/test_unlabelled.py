@@ -6,6 +6,7 @@ import json
 import pytest
 
 import turnscript as ts
+from turnscript.jsontext import json_of
 from turnscript.recognition import recognise
 
 MESSAGES = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
@@ -168,7 +169,7 @@ CALLED = 'hi\n<|im_end|>\n<|im_start|>assistant\n<|function_call|>\n{"arguments"
         (V0, "rwkv-goose-hermes", "'<tool_call>', and ai00-v0 would read it alike"),
         (SPACED, "openchatml", r"'\n<|im_end|>'"),
         (f"<|im_start|>user\n{CALLED}", "openchatml", "'<|function_call|>'"),
-        ("<|im_start|>user\nhi<|im_end|>", "batuta-chatml", "no format that begins so reads it otherwise"),
+        ("<|im_start|>user\nhi<|im_end|>", "batuta-chatml", "no other format has more of what stands in it"),
         ("<ai00:user>\nhi\n</ai00:user>", "ai00-v1", "no other format begins so"),
     ],
 )
@@ -188,3 +189,17 @@ def test_a_transcript_that_two_formats_read_differently_is_refused_with_both_nam
 
 def test_a_call_of_the_first_format_of_ai00_becomes_one_of_the_second() -> None:
     assert '<invoke name="f">' in ts.convert(V0, "auto", "ai00-v1", strict=True).value
+
+
+@pytest.mark.parametrize("name", ts.model_formats())
+def test_a_transcript_of_a_model_is_not_taken_for_one_that_reads_half_of_it(name: str) -> None:
+    """Where a registered format begins alike, the one with more marks is told, or all that may be meant."""
+    tools = [ts.Tool(name="f", description="d", parameters=json_of({"type": "object"}))]
+    items: list[ts.Item] = [ts.System(content=[ts.Text(text="Be brief.")]), ts.User(content=[ts.Text(text="Hi")])]
+    items += [ts.ToolCall(name="f", id="c"), ts.ToolResult(name="f", id="c", content=[ts.Text(text="ok")])]
+    request = ts.Request(conversation=ts.Conversation(items=items, tools=tools))
+    format_ = ts.get_format(name)
+    text = str(format_.render(request).value)
+    with contextlib.suppress(ts.InvalidInput):
+        read, own = ts.parse(text), format_.parse(text)
+        assert (read.items, read.tools) == (own.items, own.tools)

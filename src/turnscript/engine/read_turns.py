@@ -376,8 +376,12 @@ class _Reader:
                 break
             found.append(kind)
             text = text.removesuffix(flags.tags[kind])
-        if found:
-            request.hints[ASKED] = " ".join(reversed(found))
+        found.reverse()
+        if flags is not None and found:
+            request.hints[ASKED] = " ".join(found)
+            if found != [kind for kind in flags.tags if kind in found]:
+                detail = "flags of thoughts are written in the format's order, each once"
+                self.unread.append(Loss("line 1", "approximated", detail))
         return text, bool(found)
 
 

@@ -180,13 +180,13 @@ def _flags(composer: Composer, request: Request, thought: str | None) -> str:
     flags = composer.document.flags
     if flags is None:
         return ""
-    asked, unasked = request.hints.get(ASKED, "").split(), request.hints.get(UNASKED, "").split()
-    kinds: set[str | None] = {thought}
+    kinds: set[str | None] = {thought, *request.hints.get(ASKED, "").split()}
+    unasked = request.hints.get(UNASKED, "").split()
     at = 0
     for first, end, generated in (*composer.replays, (len(request.items), 0, None)):
         thoughts = (item for item in request.items[at:first] if isinstance(item, Thinking) and item.content)
         kinds |= {item.of for item in thoughts if item.of not in unasked}
         kinds |= set(generated.flags) if generated is not None else set()
         at = max(at, end)
-    composer.flags = (*asked, *(kind for kind in flags.tags if kind in kinds and kind not in asked))
+    composer.flags = tuple(kind for kind in flags.tags if kind in kinds)
     return "".join([flags.tags[kind] for kind in composer.flags])
