@@ -31,6 +31,15 @@ def test_a_conversation_in_memory_has_the_tokens_of_its_row(tokenizer: str, tmp_
             assert span.kind in ("", "end") or (span.kind == "assistant") == bool(span.item % 2)
 
 
+def test_a_suffix_is_refused_and_not_dropped() -> None:
+    plan = plan_for("none", train="all")
+    body = {"model": "m", "prompt": "def f(", "suffix": " return x"}
+    with pytest.raises(BadRow, match="behind a hole") as caught:
+        plan.encode(ts.parse(body, "openai-completions"))
+    assert (Code.FORM, "$.suffix") == (caught.value.reason, caught.value.path)
+    assert plan.encode(ts.parse(body | {"suffix": ""}, "openai-completions")).weights.any()
+
+
 def test_weights_are_those_of_items() -> None:
     request = ts.parse(json.dumps(chat(*TURNS[1])), "openai-chat")
     plan = plan_for("none.jsonl")

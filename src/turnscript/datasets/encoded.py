@@ -24,6 +24,9 @@ from turnscript.datasets.rowsamples import RowSamples
 from turnscript.errors import InvalidInput
 from turnscript.losses import Loss
 
+_SUFFIX = "suffix"
+"""The member of a bare prompt with what stands behind its answer."""
+
 
 class Stretch(NamedTuple):
     """Neighbouring tokens of one item and weight, from `start` up to `end`.
@@ -60,6 +63,10 @@ def encode(plan: Plan, request: Request, weights: Mapping[int, float] | None = N
 def encode_all(plan: Plan, request: Request, weights: Mapping[int, float] | None = None) -> list[Encoded]:
     """Return what `Plan.encode_all` gives."""
     encoder = _encoder(digest_of(plan.row_facts()), msgspec.json.encode(plan))
+    if bytes(request.extra.get(_SUFFIX, b"null")) not in (b"null", b'""'):
+        raise BadRow(
+            Code.FORM, "a sample has no place for what stands behind a hole; leave it out", path=f"$.{_SUFFIX}"
+        )
     check_items(request.items)
     parts = RowSamples(encoder, plan).parts(Example(request, weights=dict(weights or {})))
     return [_encoded(encoder, plan.limit, part) for part in parts]
