@@ -90,9 +90,14 @@ ANSWERS = {
         ["missing_open"],
     ),
     "the same, and quotes": (
-        f'to=assistant<|channel|>commentary<|message|>"to{END}{ON}{YES}',
-        [("assistant", 'to=assistant<|channel|>commentary<|message|>"to'), TEXT],
+        f'to=nobody<|channel|>commentary<|message|>"to{END}{ON}{YES}',
+        [("assistant", 'to=nobody<|channel|>commentary<|message|>"to'), TEXT],
         ["missing_open"],
+    ),
+    "addressed to itself": (
+        f"to=assistant<|channel|>analysis<|message|>Hm.{END}{ON} to=assistant{YES}<|return|>",
+        [THOUGHT, TEXT],
+        [],
     ),
     "a call of no tool beside the role": (
         f'{HM}{ON} to=functions.g<|channel|>commentary json<|message|>{{"a":1}}',

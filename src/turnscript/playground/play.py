@@ -93,7 +93,7 @@ def played(asked: Play) -> Played:
         format_ = format_named(asked.format)
         request = parse(asked.source, asked.from_) if has_request else Request()
         made = written(request, format_, asked.thinking)
-        parser = made.parser() if has_request else format_.parser(None, prefill=made.prefill if asked.thinking else "")
+        parser = made.parser() if has_request else format_.parser(None, prefill=made.prefill)
         text = _example(request, format_, made) if asked.text is None else asked.text
         size = max(1, asked.size, -(-len(text) // MOST_PIECES))
         pieces = [text[start : start + size] for start in range(0, len(text), size)]
