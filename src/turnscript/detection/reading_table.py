@@ -176,7 +176,8 @@ def _unlike_in_calls(document: Document, written: str, strange: int) -> int:
     call = next((one for one in model_turn(document).segments if one.kind == ToolCall.kind), None)
     if call is None:
         return 2 if strange else 0
-    marks = [one.strip() for one in (call.open, call.group.open if call.group else "") if one.strip()]
+    opened = (call.open, call.group.open if call.group else "")
+    marks = [one.strip() for one in opened if any(map(str.isalpha, one))]  # a bare bracket may stand anywhere
     if marks and all(one in written for one in marks):
         return 0
     return 1 if marks and type(call.body) is JsonCall else 2
