@@ -128,7 +128,7 @@ class JsonText(PlainText):
 
     def read(self, payload: Payload) -> dict[str, Any]:
         """Return one text."""
-        return {"content": [Text(text=_unquoted(payload.escape.remove(payload.text)))]}
+        return {"content": [Text(text=_unquoted(payload, payload.escape.remove(payload.text)))]}
 
 
 class LabelledText(PlainText):
@@ -187,12 +187,13 @@ class LabelledText(PlainText):
         if not mark:
             message = f"a result must begin with its {self.label} and {self.mark}"
             raise InvalidTranscript(message, line=payload.line, column=1, expected=self.mark)
-        return {self.label: label or None, "content": [Text(text=_unquoted(text) if self.json else text)]}
+        return {self.label: label or None, "content": [Text(text=_unquoted(payload, text) if self.json else text)]}
 
 
-def _unquoted(text: str) -> str:
-    """Return the text that a JSON string stands for; what is none stands for itself."""
+def _unquoted(payload: Payload, text: str) -> str:
+    """Return the text that a JSON string stands for; what is none stands for itself, but is written as one."""
     if is_json(text):
         with suppress(InvalidRequest):  # other JSON
             return string_of(Json(text.encode()))
+    payload.lose(".content", "approximated", "what is no JSON string is read as its text")
     return text
