@@ -7,7 +7,8 @@ backend is tested with bytes, and any transport can carry it.
 Four rules that every backend keeps (spec backends 5):
 - Only members that its server knows are sent, `max_tokens` and `stop` always: defaults differ and some cut texts short.
 - What comes back is text as it was generated, cut anywhere, stop strings in or out: who reads it looks for the stops.
-- A stream that breaks off in the middle, and an error inside it, is an `UpstreamError`, never an end.
+- An answer that breaks off in the middle, an error inside it, and an end that the server gives no reason for, is an
+  `UpstreamError`, never an end.
 - What the server says of itself (counts, why it stopped, its cache) is passed on, or None where it does not say.
 """
 
@@ -64,8 +65,9 @@ class HttpCall(Struct, frozen=True, gc=False):
 class Piece(Struct, frozen=True, gc=False):
     """A piece of an answer.
 
-    `finish`: `stop` or `length`, on the last piece or None where the server never says. `stop`: the string that it
-    says it stopped at, which may or may not be in the text. `usage`: counts, `Usage.cached` those read from a cache.
+    `finish`: `stop`, `length` or `content_filter`, or a word of the server's that nobody knows; on the last piece.
+    `stop`: the string that it says it stopped at, which may or may not be in the text.
+    `usage`: counts, `Usage.cached` those read from a cache.
     `logprobs`: the tokens that it told with this piece, where it was asked for them; their text may come later.
     """
 
@@ -122,11 +124,9 @@ class AnswerReader(Protocol):
     """Reads an answer, streamed or whole: bytes cut anywhere, as pieces. Raises UpstreamError for what is none.
 
     `finished`: why the answer ended is known; a connection that breaks now costs nothing. `over`: and nothing follows.
-    `reasons`: whether this server says in its streams why they end; one that ends without is broken off then.
     `stray`: the beginning of the first line that was passed over because it is no part of a stream of events.
     """
 
-    reasons: bool
     finished: bool
     over: bool
 

@@ -12,6 +12,7 @@
 | --- | --- |
 | `content` | `text` |
 | `stop_type`: `word` or `eos`; `limit` | `finish`: `stop`; `length` |
+| `stopped_word`, `stopped_eos`; `stopped_limit` | the same, of servers older than `stop_type` |
 | `stopping_word` | `stop` |
 | `tokens_evaluated`, `tokens_predicted`, `timings.cache_n` | `usage` |
 | `tokens_evaluated`, `prompt_progress.cache` before the end | `usage` of the first text |
@@ -54,6 +55,7 @@ from turnscript.errorobject import upstream_error
 from turnscript.errors import Unsupported, UpstreamError
 from turnscript.jsonreader import JsonReader
 from turnscript.logprobs import TokenLogprob, TokenReader
+from turnscript.reasons import LENGTH, STOP, end_of
 
 _CANDIDATES = 10
 """How many likely tokens are asked for at least: only among them is said what a token is whose text is held back."""
@@ -63,6 +65,9 @@ _WANTED = (
     "content",
     "stop",
     "stop_type",
+    "stopped_eos",
+    "stopped_word",
+    "stopped_limit",
     "stopping_word",
     "truncated",
     "id_slot",
@@ -244,6 +249,9 @@ class _Event(Struct, gc=False):
     stop_type: str | None = None
     stopping_word: str | None = None
     truncated: bool | None = None
+    stopped_eos: bool | None = None
+    stopped_word: bool | None = None
+    stopped_limit: bool | None = None
     id_slot: int | None = None
     tokens_evaluated: int | None = None
     tokens_predicted: int | None = None
@@ -301,9 +309,14 @@ def _last(event: _Event, text: str, tokens: list[TokenLogprob] | None) -> Piece:
     said = event.tokens_evaluated is not None or event.tokens_predicted is not None
     cached = event.cached if event.cached is not None else event.timings.cache_n if event.timings is not None else None
     usage = counted(event.tokens_evaluated or 0, event.tokens_predicted or 0, cached or 0) if said else None
-    finish = "length" if event.stop_type == "limit" or event.truncated else "stop"
+    finish = LENGTH if event.truncated or event.stopped_limit else end_of(event.stop_type or _older(event))
     slot = event.id_slot if event.id_slot is not None and event.id_slot >= 0 else None
     return Piece(text, finish, event.stopping_word or None, usage, slot, tokens)
+
+
+def _older(event: _Event) -> str | None:
+    """The word for what servers of 2024 say in three members."""
+    return STOP if event.stopped_eos or event.stopped_word else None
 
 
 BACKENDS = (LlamaCpp(),)

@@ -14,6 +14,7 @@ from turnscript.engine.states import Do
 from turnscript.engine.telling import Teller
 from turnscript.errors import InvalidTranscript
 from turnscript.events import PartDelta, PartEnd, PartStart
+from turnscript.reasons import is_cut
 
 SPACE = re.compile(r"[ \t\r\n]*")
 _LONGEST_HEAD = 8192
@@ -95,7 +96,7 @@ class CallSteps(Teller):
             return found.end()
         if found is None and not self._closing and scanner.hold(text, position) <= space:
             return position
-        if space == length or (self._closing and self._finish == "length" and scanner.hold(text, position) <= space):
+        if space == length or (self._closing and is_cut(self._finish) and scanner.hold(text, position) <= space):
             return self._end_without_close(text, position)
         self._miss_close(position)
         return position
@@ -147,7 +148,7 @@ class CallSteps(Teller):
             if self._said:
                 self._events.append(PartEnd(self._index, None, self._raw()))
             place = self._place
-            if self._finish == "length" and place is not None and not place.segment.tentative:
+            if is_cut(self._finish) and place is not None and not place.segment.tentative:
                 return  # the limit has cut it: only the raw answer has the beginning
         self._put_back()
 

@@ -19,6 +19,7 @@ from turnscript.engine.scanner import WIDEST, Scanner
 from turnscript.engine.states import Action, Do, States
 from turnscript.engine.telling import Step
 from turnscript.events import Event, PartDelta, PartEnd, PartStart
+from turnscript.reasons import is_cut
 
 _WIDEST_ESCAPE = 600
 _ENDS = (Do.END, Do.FOREIGN, Do.STOP, Do.ON, Do.CLOSE, Do.OPEN, Do.GROUP)
@@ -148,7 +149,7 @@ class LooseSteps(CallSteps):
             self._offset += run.feed(self._held, 0, True)
             self._run_raw.append(self._held)
             self._held = ""
-        if run.ends(self._finish == "length"):
+        if run.ends(is_cut(self._finish)):
             self._tell_run(0)
             return
         self._refuse_run(0)
