@@ -152,10 +152,13 @@ class Prepared(Struct, kw_only=True):
     def shorten(self, error: UpstreamError, generated: str) -> bool:
         """Ask for less, where a backend with a tokenizer of its own says that there is less room than was estimated.
         Returns whether that is so."""
-        said, before = room_said(error), self.ask.max_tokens
+        before = self.ask.max_tokens
+        said = room_said(error, before)
         if said is None or self.shortened == _SHORTEST:
             return False
-        now = said.left + self.served.estimate(generated) if said.exact else before // 4
+        written = self.served.estimate(generated)
+        left = said.left + written if said.prompt else said.left - max(1, self.tokens)
+        now = left if said.exact else before // 4
         if not 0 < now < before:
             return False
         if isinstance(self.ask.prompt, str):
