@@ -75,6 +75,7 @@ class Server(Struct, frozen=True, kw_only=True):
     """Where the server listens, and what it lets in.
 
     `max_body_total`: what all requests have together that are here at once; never less than one of them may have.
+    `body_rate`: the fewest bytes of a body in a second, over each tenth of `body_timeout`.
     """
 
     host: Annotated[str, Host(), RESTART] = "127.0.0.1"
@@ -84,6 +85,8 @@ class Server(Struct, frozen=True, kw_only=True):
     origins: Annotated[tuple[str, ...], Origins()] = ()
     max_body: Annotated[int, Size()] = 64 * MB
     max_body_total: Annotated[int, Size()] = 256 * MB
+    body_timeout: Annotated[float, Seconds()] = 300.0
+    body_rate: Annotated[int | None, Size(bound=True)] = 1000
     header_timeout: Annotated[float, Seconds(), RESTART] = 30.0
     idle_timeout: Annotated[float, Seconds(), RESTART] = 75.0
     grace: Annotated[float, Seconds(), RESTART] = 30.0
