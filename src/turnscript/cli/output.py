@@ -223,14 +223,15 @@ def _begun(folder: str) -> tuple[str, IO[bytes], int | None]:
     while True:
         path = os.path.join(folder, f"{_PART[0]}{secrets.token_hex(6)}{_PART[1]}")
         file = open(path, "xb")  # noqa: SIM115  (closed by finish or discard)
-        if fcntl is None:
-            return path, file, None
-        held = os.dup(file.fileno())
-        _lock(held)
+        held = None
+        if fcntl is not None:
+            held = os.dup(file.fileno())
+            _lock(held)
         if os.path.exists(path):  # else another command took it for one that was left
             return path, file, held
         file.close()
-        os.close(held)
+        if held is not None:
+            os.close(held)
 
 
 def _clean(folder: str) -> None:
@@ -253,13 +254,12 @@ def _is_part(name: str) -> bool:
 
 def _lock(held: int) -> bool:
     """Lock a file. Returns whether that was possible: false where another command has it, or there are no locks."""
-    if fcntl is None:
-        return False
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+    locked = False
+    if fcntl is not None:
+        with _ignored():
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locked = True
+    return locked
 
 
 _PART = (".turnscript-", ".part")

@@ -61,6 +61,7 @@ Losses = Literal["ignore", "report", "error"]
 HostedTools = Literal["refuse", "report"]
 InvalidCalls = Literal["pass", "text", "retry"]
 ReasoningName = Literal["reasoning_content", "reasoning"]
+Unavailable = Literal["refuse", "memory"]
 IncompleteAs = Literal["incomplete", "completed"]
 Thinking = Literal["auto", "on", "off"]
 
@@ -134,11 +135,13 @@ class Memory(Struct, frozen=True, kw_only=True):
 
 
 class Store(Struct, frozen=True, kw_only=True):
-    """The answers that clients ask for again by their id. `path` None: kept in memory only."""
+    """The answers that clients ask for again by their id. `path` None: kept in memory only. `unavailable`: what becomes
+    of one while the file cannot be used."""
 
     path: Annotated[Path | None, File(optional=True), RESTART] = None
     size: Annotated[int, Size(), RESTART] = 1000 * MB
     ttl: Annotated[float | None, Seconds(bound=True), RESTART] = 30 * DAY
+    unavailable: Annotated[Unavailable, Choice(("refuse", "memory")), RESTART] = "refuse"
 
 
 class Signing(Struct, frozen=True, kw_only=True):
