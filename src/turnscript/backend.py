@@ -36,6 +36,7 @@ class Completion(Struct, frozen=True, kw_only=True, gc=False):
     `prompt`: text, or token ids where the gateway has made them. `suffix`: the text behind the hole, where the server
     itself fills in. `visible`: control tokens whose text must be in the answer, `slot`: the place in the server that
     holds this conversation, `state`: a saved state's name, `grammar`: in the server's notation, `owner`: whose it is.
+    `media`: the base64 of what stands at the server's marks in the prompt, in their order.
     """
 
     prompt: str | Sequence[int]
@@ -51,6 +52,7 @@ class Completion(Struct, frozen=True, kw_only=True, gc=False):
     grammar: str | None = None
     owner: str | None = None
     echo: bool = False
+    media: Sequence[str] = ()
 
 
 class HttpCall(Struct, frozen=True, gc=False):
@@ -94,7 +96,8 @@ class Facts(Struct, frozen=True, gc=False):
     """What a server tells of itself, None where it does not: tokens a conversation may have, places for conversations,
     the model's name or file, what its generations end with, whether it puts a token before each text, who it says that
     its models are from (for many servers, the name of their own kind), what the model was called where it came from,
-    its chat template, the one that it has for tools besides, and the path of its file on the server's machine."""
+    its chat template, the one that it has for tools besides, the path of its file on the server's machine, whether its
+    model sees pictures and hears sounds, and the mark that stands for one in a prompt."""
 
     context: int | None = None
     slots: int | None = None
@@ -108,6 +111,9 @@ class Facts(Struct, frozen=True, gc=False):
     template: str | None = None
     tools_template: str | None = None
     file: str | None = None
+    sees: bool = False
+    hears: bool = False
+    marker: str = "<__media__>"
 
 
 SlotAction = Literal["save", "restore"]

@@ -3,6 +3,7 @@
 | asked | wire |
 | --- | --- |
 | max_tokens, stops, stream | `n_predict`, `stop`, `stream` |
+| media | `prompt`: `prompt_string` with a mark for each, `multimodal_data` in their order |
 | slot, visible, grammar | `id_slot`, `preserved_tokens`, `grammar` |
 | stream | `return_progress`, for how much of the prompt was cached |
 | presence_penalty and the other settings | by their own names |
@@ -101,7 +102,7 @@ class LlamaCpp(Backend):
         if ask.echo:
             raise Unsupported("echo", self.title)
         members: dict[str, Any] = {
-            "prompt": ask.prompt,
+            "prompt": {"prompt_string": ask.prompt, "multimodal_data": ask.media} if ask.media else ask.prompt,
             "n_predict": limit_of(ask),
             "stop": stops_of(ask),
             "stream": ask.stream,
@@ -160,6 +161,7 @@ class LlamaCpp(Backend):
             template=_own_template(found.chat_template),
             tools_template=_own_template(found.chat_template_tool_use),
             file=found.model_path or None,
+            **_senses(found),
         )
 
     def slot_call(self, action: SlotAction, slot: int, file: str) -> HttpCall:
@@ -201,6 +203,11 @@ class _Defaults(Struct):
     n_ctx: int | None = None
 
 
+class _Modalities(Struct):
+    vision: bool = False
+    audio: bool = False
+
+
 class _Props(Struct):
     default_generation_settings: _Defaults | None = None
     total_slots: int | None = None
@@ -211,6 +218,15 @@ class _Props(Struct):
     build_info: str | None = None
     chat_template: str | None = None
     chat_template_tool_use: str | None = None
+    modalities: _Modalities | None = None
+    media_marker: str | None = None
+
+
+def _senses(found: _Props) -> dict[str, Any]:
+    """What the model takes beside text, and the mark for it: newer servers have one of their own each time."""
+    senses = found.modalities or _Modalities()
+    marker = {"marker": found.media_marker} if found.media_marker else {}
+    return {"sees": senses.vision, "hears": senses.audio, **marker}
 
 
 def _own_template(shown: str | None) -> str | None:

@@ -59,6 +59,7 @@ DAY = 86_400.0
 
 Losses = Literal["ignore", "report", "error"]
 HostedTools = Literal["refuse", "report"]
+Media = Literal["report", "error"]
 InvalidCalls = Literal["pass", "text", "retry"]
 ReasoningName = Literal["reasoning_content", "reasoning"]
 Unavailable = Literal["refuse", "memory"]
@@ -121,6 +122,7 @@ class Policy(Struct, frozen=True, kw_only=True):
 
     losses: Annotated[Losses, Choice(("ignore", "report", "error"))] = "report"
     hosted_tools: Annotated[HostedTools, Choice(("refuse", "report"))] = "report"
+    media: Annotated[Media, Choice(("report", "error"))] = "report"
     invalid_calls: Annotated[InvalidCalls, Choice(("pass", "text", "retry"))] = "pass"
     reasoning_name: Annotated[ReasoningName, Choice(("reasoning_content", "reasoning"))] = "reasoning_content"
     incomplete_as: Annotated[IncompleteAs, Choice(("incomplete", "completed"))] = "incomplete"
