@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import turnscript as ts
+from tests.templates import Body, Template, parsed
 from turnscript.conversation import Audio, Document, Image, Part, Text, ToolCall, ToolResult, User
 from turnscript.format import Format
 from turnscript.readable import is_unseen
@@ -56,6 +57,28 @@ def is_told(format_: Format, part: Part) -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_what_a_model_cannot_see_is_said_in_its_place(name: str, what: str) -> None:
     is_told(ts.get_format(name), PARTS[what])
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_an_exported_template_says_the_same(name: str) -> None:
+    """But for the format whose parts have lines of their own: its export lists that they are left out."""
+    format_ = ts.get_format(name)
+    content = [
+        {"type": "text", "text": "Look at"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGVsbG8="}},
+        {"type": "input_audio", "input_audio": {"data": "aGVsbG8=", "format": "wav"}},
+        {"type": "file", "file": {"filename": 're"port.pdf', "file_data": "data:application/pdf;base64,aGVsbG8="}},
+        {"type": "file", "file": {"file_id": "file-1"}},
+        {"type": "text", "text": "and tell"},
+    ]
+    body: Body = {"model": "m", "messages": [{"role": "user", "content": content}]}
+    exported = format_.jinja()
+    said = Template(exported.value).render(body)
+    if name == "rwkv-universal":
+        assert [loss for loss in exported.losses if "left out" in loss.detail]
+        return
+    assert format_.prompt(parsed(body)).text == said
+    assert 4 == said.count("was left out")
 
 
 @pytest.mark.parametrize("what", PARTS)
