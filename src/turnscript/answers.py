@@ -20,6 +20,7 @@ from turnscript.errors import InvalidRequest
 from turnscript.given import Source, body_bytes
 from turnscript.jsontext import Json, excerpt, is_object, json_of, json_string, plain, read_list, read_object
 from turnscript.losses import Loss
+from turnscript.reasons import CALLED, FILTERED, LENGTH, STOP, meaning
 from turnscript.sources import not_here
 from turnscript.wire import mismatch
 
@@ -43,7 +44,38 @@ def one_text(response: Response) -> str | None:
     return part.text or None if type(part.text) is str else None
 
 
-_ENDS = ("stop", "length")
+_ENDS = (STOP, LENGTH)
+
+
+# Why it ended.
+
+
+def plain_reason(rendering: Rendering, reason: str) -> str:
+    """Why an answer ended, in the four words that clients of these APIs branch on. What is another word is reported.
+
+    A word of the target's own server stands as it is. What nobody else knows is said as a cut: it is no good end.
+    """
+    word, detail = _PLAIN.get(reason, (meaning(reason), ""))
+    if not detail:
+        if rendering.request.origin == rendering.origin or word == reason in _PLAINEST:
+            return reason
+        detail = f"{reason!r} is said as {word!r}"
+        if word not in _PLAINEST:
+            word, detail = LENGTH, f"nobody knows an end {reason!r}: said as one that was cut off"
+    rendering.lose("$.finish_reason", "approximated", detail)
+    return word
+
+
+_PLAINEST = frozenset({STOP, LENGTH, CALLED, FILTERED})
+_PLAIN = {
+    "model_context_window_exceeded": (LENGTH, "that the context is full is said as a limit on tokens"),
+    "refusal": (FILTERED, "a refusal is said as a filter"),
+    "pause_turn": (STOP, "a pause of the model is said as its end"),
+    "compaction": (STOP, "a compaction is said as the end"),
+    "max_messages": (LENGTH, "a limit on messages is said as one on tokens"),
+    "steered": (STOP, "that the client broke in is said as the end"),
+}
+"""Words of one API alone, for the clients of others."""
 
 
 # Token counts.

@@ -7,7 +7,8 @@ backend is tested with bytes, and any transport can carry it.
 Four rules that every backend keeps (spec backends 5):
 - Only members that its server knows are sent, `max_tokens` and `stop` always: defaults differ and some cut texts short.
 - What comes back is text as it was generated, cut anywhere, stop strings in or out: who reads it looks for the stops.
-- A stream that breaks off in the middle, and an error inside it, is an `UpstreamError`, never an end.
+- An answer that breaks off in the middle, an error inside it, and an end that the server gives no reason for, is an
+  `UpstreamError`, never an end.
 - What the server says of itself (counts, why it stopped, its cache) is passed on, or None where it does not say.
 """
 
@@ -35,8 +36,8 @@ class Completion(Struct, frozen=True, kw_only=True, gc=False):
 
     `prompt`: text, or token ids where the gateway has made them. `suffix`: the text behind the hole, where the server
     itself fills in. `visible`: control tokens whose text must be in the answer, `slot`: the place in the server that
-    holds this conversation, `state`: a saved state's name, `grammar`: in the server's notation, `owner`: whose it is,
-    `schema`: what all of the answer is JSON under, in place of a grammar.
+    holds this conversation, `state`: a saved state's name, `grammar`: in the server's notation, `owner`: whose it is.
+    `media`: the base64 of what stands at the server's marks in the prompt, in their order.
     """
 
     prompt: str | Sequence[int]
@@ -53,6 +54,7 @@ class Completion(Struct, frozen=True, kw_only=True, gc=False):
     owner: str | None = None
     schema: Json | None = None
     echo: bool = False
+    media: Sequence[str] = ()
 
 
 class HttpCall(Struct, frozen=True, gc=False):
@@ -67,8 +69,9 @@ class HttpCall(Struct, frozen=True, gc=False):
 class Piece(Struct, frozen=True, gc=False):
     """A piece of an answer.
 
-    `finish`: `stop` or `length`, on the last piece or None where the server never says. `stop`: the string that it
-    says it stopped at, which may or may not be in the text. `usage`: counts, `Usage.cached` those read from a cache.
+    `finish`: `stop`, `length` or `content_filter`, or a word of the server's that nobody knows; on the last piece.
+    `stop`: the string that it says it stopped at, which may or may not be in the text.
+    `usage`: counts, `Usage.cached` those read from a cache.
     `logprobs`: the tokens that it told with this piece, where it was asked for them; their text may come later.
     """
 
@@ -95,7 +98,8 @@ class Facts(Struct, frozen=True, gc=False):
     """What a server tells of itself, None where it does not: tokens a conversation may have, places for conversations,
     the model's name or file, what its generations end with, whether it puts a token before each text, who it says that
     its models are from (for many servers, the name of their own kind), what the model was called where it came from,
-    its chat template, the one that it has for tools besides, and the path of its file on the server's machine."""
+    its chat template, the one that it has for tools besides, the path of its file on the server's machine, whether its
+    model sees pictures and hears sounds, and the mark that stands for one in a prompt."""
 
     context: int | None = None
     slots: int | None = None
@@ -109,6 +113,9 @@ class Facts(Struct, frozen=True, gc=False):
     template: str | None = None
     tools_template: str | None = None
     file: str | None = None
+    sees: bool = False
+    hears: bool = False
+    marker: str = "<__media__>"
 
 
 SlotAction = Literal["save", "restore"]
@@ -125,11 +132,9 @@ class AnswerReader(Protocol):
     """Reads an answer, streamed or whole: bytes cut anywhere, as pieces. Raises UpstreamError for what is none.
 
     `finished`: why the answer ended is known; a connection that breaks now costs nothing. `over`: and nothing follows.
-    `reasons`: whether this server says in its streams why they end; one that ends without is broken off then.
     `stray`: the beginning of the first line that was passed over because it is no part of a stream of events.
     """
 
-    reasons: bool
     finished: bool
     over: bool
 

@@ -173,7 +173,17 @@ def _upstream(error: UpstreamError) -> Fault:
 
 
 def _overflow(said: str) -> dict[str, Any] | None:
-    """The token counts that a server tells of a prompt that does not fit, as a `Fault` has them; None for all else."""
+    """The token counts that a server tells of a prompt that does not fit, as a `Fault` has them; None for all else.
+
+    Counts that would fit are not those of what did not: nobody is told that so few are too many.
+    """
+    counts = _counts(said)
+    if counts is None or None in counts.values() or counts["asked"] + counts.get("output", 0) > counts["limit"]:
+        return counts
+    return {"limit": counts["limit"], "asked": None}
+
+
+def _counts(said: str) -> dict[str, Any] | None:
     told = next((found for sentence in _SENTENCES if (found := sentence.search(said))), None)
     if told is not None:
         return {name: int(count[:18]) for name, count in told.groupdict().items()}
@@ -190,20 +200,29 @@ class Room(Struct, frozen=True):
     exact: bool
 
 
-def room_said(error: UpstreamError) -> Room | None:
+def room_said(error: UpstreamError, output: int) -> Room | None:
     """What a backend says that refused not the prompt but the length of the answer; None where it says no such thing.
+    `output`: how long it was to be.
 
-    One that has read no further than would fit says at least how long the prompt is. One that has not looked at it,
-    because there are never so many tokens, says nothing of it: as if there were none.
+    Where only one number is told, it is that of the prompt if it would fit, else that of both, if that can be. One that
+    has read no further than would fit says at least how long the prompt is. One that has not looked at it, because
+    there are never so many tokens, says nothing of it: as if there were none.
     """
     said = f"{error}\n{error.body}"
-    if error.upstream == 400 and (whole := _number(_TOO_MANY, said)):
+    if error.upstream not in (None, 400, 413, 422):
+        return None
+    if whole := _number(_TOO_MANY, said):
         return Room(0, whole, exact=True)
     found, most = _PROMPT.search(said), _number(_MOST, said)
-    if error.upstream not in (400, 413, 422) or found is None or most is None:
-        return None
-    prompt = int(found[2][:18])
-    return Room(prompt, most - prompt, not found[1]) if prompt < most else None
+    if found is None or most is None:
+        found, counts = None, _counts(said) or {}
+        most, asked = counts.get("limit"), counts.get("asked")
+        if most is None or asked is None:
+            return None
+        prompt: int = asked - output if asked > most else asked
+    else:
+        prompt = int(found[2][:18])
+    return Room(prompt, most - prompt, found is None or not found[1]) if 0 < prompt < most else None
 
 
 def _number(pattern: re.Pattern[str], text: str) -> int | None:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from turnscript.backend import UNREADABLE, Piece
 from turnscript.errors import UpstreamError
 from turnscript.halves import Halves
+from turnscript.reasons import is_cut
 from turnscript.refused import SHOWN, told_as_error
 from turnscript.sse import LIMIT, SseReader
 
@@ -25,6 +26,8 @@ _DONE = b"[DONE]"
 _QUOTE, _ESCAPE, _LF, _CR = b'"\\\n\r'  # as numbers, which are found many times as fast in bytes as bytes are
 _BLANK = b"\n\n"
 _FIELD, _QUOTED = b"data:", b'"'
+UNSAID = ": it does not say why it ended"
+"""What an error says of an answer without a finish reason."""
 _SHORT = 16  # no event of a text has so few bytes
 
 
@@ -55,7 +58,6 @@ class JsonReader(ABC):
     unless: ClassVar[bytes] = b""
 
     # How each begins: there is one for every answer, and most of this stays as it is.
-    reasons = False
     finished = False
     over = False
     _around: tuple[bytes, bytes, bytes] | None = None
@@ -101,13 +103,13 @@ class JsonReader(ABC):
             self._take(bytes(self._whole), pieces)
             if not pieces:
                 raise self._no_answer(bytes(self._whole), "it says nothing")
-            self.finished = self.over = True
+            self.over = True
         else:
             self._slowly(self._held, pieces)
             if not self.over:
                 self._events(self._the_sse().close(), pieces)
         if not self.finished:
-            raise self._broken_off()
+            raise self._broken_off(UNSAID if self.over else "")
         if self._cut or (self._sse is not None and self._sse.half):
             pieces.append(Piece(self._cut or _CUT))
         return pieces
@@ -226,9 +228,9 @@ class JsonReader(ABC):
         if self.over:
             return
         if len(data) < _SHORT and data.strip() == _DONE:
-            if self.reasons and not self.finished:
-                raise self._broken_off()
-            self.finished = self.over = True
+            if not self.finished:
+                raise self._broken_off(UNSAID)
+            self.over = True
             return
         try:
             piece = self.take(data)
@@ -237,7 +239,7 @@ class JsonReader(ABC):
         if piece is None:
             return
         if piece.finish is not None:
-            self.reasons = self.finished = True
+            self.finished = True
         if self._cut or piece.text[-1:] == _CUT:
             piece = self._mended(piece)
         pieces.append(piece)
@@ -282,7 +284,7 @@ class JsonReader(ABC):
     def _mended(self, piece: Piece) -> Piece:
         """The piece without half a character at its end, or with the one that waited."""
         text, self._cut = self._cut + piece.text, ""
-        if piece.finish != "length" and self.finished:
+        if self.finished and not is_cut(piece.finish):
             return replace(piece, text=text)
         rest = text.rstrip(_CUT)
         rest = text[: max(len(rest), len(text) - _LONGEST_CUT)]
@@ -295,7 +297,8 @@ class JsonReader(ABC):
         message = f"the server sent what is no completion ({why}): {said[:200]!r}"
         return UpstreamError(message, body=said, retryable=True)
 
-    def _broken_off(self) -> UpstreamError:
+    def _broken_off(self, why: str = "") -> UpstreamError:
         said = self._sse.stray if self._sse is not None else ""
         shown = f"; it sent {said!r}" if said else ""
-        return UpstreamError(f"the model server's answer broke off before its end{shown}", body=said, retryable=True)
+        message = f"the model server's answer broke off before its end{why}{shown}"
+        return UpstreamError(message, body=said, retryable=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from turnscript.conversation import Document, Part, Raw, Refusal, Text
-from turnscript.jsontext import Json, plain
+from turnscript.conversation import Audio, Document, Image, Part, Raw, Refusal, Text
+from turnscript.jsontext import Json, plain, safe_json_string
+from turnscript.losses import Loss
 
 SEARCH_RESULT = "search_result"
 """The kind of part that holds passages which a search found: a client's own, in what its tool answers, for example."""
@@ -29,6 +30,33 @@ def readable(part: Part) -> str | None:
     if isinstance(part, Raw) and part.type == SEARCH_RESULT:
         return _passages(part.value) or None
     return None
+
+
+def shown(part: Part) -> str | None:
+    """What a prompt shows of a part: its text, or, of a picture, sound or file that no text can show, that it was left
+    out. A model that is told nothing would answer as if there were nothing. None for any other part."""
+    text = readable(part)
+    return text if text is not None or not isinstance(part, _MEDIA) else f"[{_called(part)} was left out: {_UNSEEN}]"
+
+
+def unseen(part: Part) -> str:
+    """What the loss of such a part says."""
+    return f"{_UNSEEN}: the prompt says that {_called(part)} was left out"
+
+
+def is_unseen(loss: Loss) -> bool:
+    """Whether a loss is that of a picture, sound or file which the model cannot see."""
+    return loss.detail.startswith(_UNSEEN)
+
+
+_UNSEEN = "the model cannot see this"
+_MEDIA = (Image, Audio, Document)
+_KINDS = {Image: "an image", Audio: "a sound", Document: "a file"}
+
+
+def _called(part: Part) -> str:
+    name = (part.filename or part.title) if isinstance(part, Document) else None
+    return _KINDS.get(type(part), "a part") if not name else f"the file {safe_json_string(name)}"
 
 
 def _passages(value: Json) -> str:

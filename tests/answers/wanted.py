@@ -56,7 +56,7 @@ ENDINGS = {
     "filter": Ending("content_filter", ("incomplete", "content_filter"), ("refusal", None), "content_filter"),
     "server tool pause": Ending("stop", ("incomplete", "pause_turn"), ("pause_turn", None), "stop"),
     "compaction": Ending("stop", ("incomplete", "compaction"), ("compaction", None), "stop"),
-    "steered": Ending("stop", ("incomplete", "steered"), (None, None), "stop"),
+    "steered": Ending("stop", ("incomplete", "steered"), ("max_tokens", None), "stop"),
     "nobody said": Ending("stop", _DONE, (None, None), "stop"),
     "cancelled": Ending(None, ("cancelled", None), None, None),
     "backend failure after first byte": Ending(None, None, None, None),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import CHAT, LOSSY, convert, process
+from tests.cli.running import CHAT, LOSSY, convert, live, process
 
 GOOD = json.dumps(CHAT)
 TO_CHAT = ("--to", "openai-chat")
@@ -23,6 +23,33 @@ def test_a_failed_conversion_leaves_the_old_output_alone(tmp_path: Path) -> None
     for bad in ("{", '{"messages": 5}'):
         assert 1 == convert(*TO_CHAT, "--output", out, "--losses", tmp_path / "lost", stdin=bad).exit_code
     assert ("old", ["out.json"]) == (out.read_text(encoding="utf-8"), names(tmp_path))
+
+
+def test_what_a_killed_conversion_left_is_removed_by_the_next_and_what_one_writes_is_not(tmp_path: Path) -> None:
+    """Only the system knows who still writes: a file's lock is gone with the process that held it."""
+
+    def parts() -> list[str]:
+        return [name for name in names(tmp_path) if name.endswith(".part")]
+
+    def begun() -> str:
+        running.send(GOOD.encode() + b"\n")
+        running.until(lambda: set(parts()) > {"my.part"})
+        [name] = set(parts()) - {"my.part"}
+        return name
+
+    (tmp_path / "my.part").touch()
+    rows = ("convert", "--lines", *TO_CHAT, "--output", tmp_path / "out.jsonl")
+    with live(*rows) as running:
+        left = begun()
+        running.process.kill()
+        running.process.wait()
+        assert left in parts()
+    assert 0 == convert(*TO_CHAT, "--output", tmp_path / "other.json", stdin=GOOD).exit_code
+    assert ["my.part"] == parts()
+    with live(*rows) as running:
+        mine = begun()
+        assert 0 == convert(*TO_CHAT, "--output", tmp_path / "other.json", stdin=GOOD).exit_code
+        assert {mine, "my.part"} == set(parts())
 
 
 def test_a_failure_in_one_file_leaves_none_of_them(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ def test_rows_that_are_not_as_the_template_writes_them_are_counted_and_named(fol
         first, second = report.template.first
         assert first.startswith(f"{rows}:2: at character ")
         assert second.startswith(f"{rows}:3: ")
-        assert second.endswith("a part of the kind image has no place in a text")
+        assert second.endswith("the model cannot see this: the prompt says that an image was left out")
         assert "2 of 4 rows as your template writes them" == next(iter(report.template.lines()))
         found = verify(tmp_path / f"run{shards}")
         assert found.ok, found.findings

@@ -29,7 +29,9 @@ class CountingStage(Stage):
     def _script(self, number: int) -> Callable[[Asked], Script]:
         def choose(asked: Asked) -> Script:
             if "/tokenize" not in asked.line:
-                return said(PROPS if asked.line.startswith("GET") else {"content": "Hello", "stop": True})
+                return said(
+                    PROPS if asked.line.startswith("GET") else {"content": "Hello", "stop": True, "stop_type": "eos"}
+                )
             if not asked.json["content"]:  # what it puts before a prompt, which is asked once, whenever there is time
                 return said({"tokens": [1]})
             self.asks[number].append(asked)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 import tracemalloc
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from tests.clocks import run_time
 from tests.gateway.stage import APIS, Stage, Told, answer, body_of, connected, is_refused, named, post
 from turnscript.api import Api
 from turnscript.errors import TooLarge
+from turnscript.gateway.config import Server
+from turnscript.gateway.visit import Pace, SlowBody
 
 pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 
@@ -30,7 +33,7 @@ def stage() -> Iterator[Stage]:
 @pytest.fixture(scope="module")
 def hurried() -> Iterator[Stage]:
     """A gateway that soon has waited long enough for its clients."""
-    with Stage(server={"header_timeout": 0.2, "idle_timeout": 0.25}) as made:
+    with Stage(server={"header_timeout": 0.2, "body_timeout": 2.5, "idle_timeout": 0.25}) as made:
         yield made
 
 
@@ -128,6 +131,42 @@ def test_a_body_that_comes_too_slowly_is_refused(hurried: Stage, api: Api, drop:
 
     head = asyncio.run(asyncio.wait_for(run(), 20))
     assert head.startswith(b"HTTP/1.1 408 "), head
+
+
+@EACH
+def test_a_body_that_stalls_is_refused_however_fast_it_began(api: Api) -> None:
+    """Who has sent much does not sit on it, in the time that all of a long body may have."""
+
+    async def run(url: str) -> bytes:
+        async with connected(url) as (reader, writer):
+            writer.write(post(api, b" " * 50_000, content_length="90000"))
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
+            assert head.startswith(b"HTTP/1.1 408 "), head
+            return await asyncio.wait_for(reader.read(1000), 20)
+
+    with Stage(server={"body_timeout": 30.0, "body_rate": 5_000}) as patient:
+        began = time.monotonic()
+        body = asyncio.run(run(patient.url))
+        assert 2.5 < time.monotonic() - began < 15
+    assert b"slower than 5000 bytes a second" in body
+    [error] = [json.loads(body)["error"]]
+    assert api.render_error(SlowBody("?"))[0] == 408
+    assert error["type"] == json.loads(api.render_error(SlowBody("?"))[1])["error"]["type"]
+
+
+def test_a_body_has_its_least_rate_in_each_tenth_of_its_time_and_an_end() -> None:
+    async def run() -> None:
+        pace = Pace(Server(body_timeout=100.0, body_rate=50))
+        first = pace.due
+        assert [False, True, False] == [pace.came(size) for size in (499, 1, 10)]
+        assert first <= pace.due < first + 1
+        assert "slower than 50 bytes a second for 10 s" in str(pace.slow())
+        endless = Pace(Server(body_timeout=100.0, body_rate=None))
+        assert not endless.came(10_000_000)
+        assert endless.due > first + 80
+        assert "did not arrive within 100 s" in str(endless.slow())
+
+    asyncio.run(run())
 
 
 @EACH

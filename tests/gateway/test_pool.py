@@ -25,7 +25,8 @@ BUSY = said({"error": {"message": "Loading model"}}, status=503)
 
 def answers(*words: str) -> list[Any]:
     """A stream of some texts."""
-    return sse(*({"choices": [{"text": word}]} for word in words), "[DONE]")
+    last = {"choices": [{"text": "", "finish_reason": "stop"}]}
+    return sse(*({"choices": [{"text": word}]} for word in words), last, "[DONE]")
 
 
 def llama(slots: int = 2) -> Callable[[Asked], Any]:
@@ -36,7 +37,7 @@ def llama(slots: int = 2) -> Callable[[Asked], Any]:
             return said(PROPS | {"total_slots": slots})
         if asked.line.endswith("/tokenize"):
             return said({"tokens": []})
-        return said({"content": "x", "stop": True, "id_slot": asked.json.get("id_slot", -1)})
+        return said({"content": "x", "stop": True, "stop_type": "eos", "id_slot": asked.json.get("id_slot", -1)})
 
     return script
 

@@ -92,7 +92,8 @@ def test_no_secret_is_in_a_recording(tmp_path: Path) -> None:
 
     def leak(asked: Asked) -> Any:
         text = asked.headers["authorization"]
-        return sse(*({"choices": [{"text": part}]} for part in (text, "mine", " end")), "[DONE]")
+        last = {"choices": [{"text": " end", "finish_reason": "stop"}]}
+        return sse(*({"choices": [{"text": part}]} for part in (text, "mine")), last, "[DONE]")
 
     async def run() -> list[str]:
         async with Scripted(leak) as server:

@@ -68,7 +68,7 @@ HALF = b"GET %s HTTP/1.1\r\nhost: gateway\r\ncontent-length: 15\r\n\r\n{"
 @EACH
 @scaled
 def test_a_body_that_does_not_come_is_not_waited_for_without_end(api: Api, scale: float) -> None:
-    with Stage(server={"idle_timeout": 0.3 * scale}) as stage:
+    with Stage(server={"body_timeout": 3 * scale}) as stage:
         path = kept(stage, api)
 
         async def ask() -> bytes:

@@ -1,21 +1,21 @@
-"""Owns streams that a server ends without saying why, though it says so at other times: they were cut off.
+"""Owns answers that a server ends without saying why: nobody can tell them from those that were cut off.
 
 llama-cpp-python does it as soon as somebody else asks: the answer that it is at ends with `[DONE]`, and no reason.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import openai
 import pytest
 
-from tests.gateway.ailing import Model
-from tests.gateway.scripted import Asked, Script, Scripted, said, sse
+from tests.gateway.scripted import Script, Scripted, said, sse
 from tests.gateway.stage import Stage
-from tests.gateway.upstreams import ASK, BACKEND, WHOLE, against, pieces_of, text, text_of
+from tests.gateway.upstreams import ASK, WHOLE, against, failure, pieces_of, text, text_of
 from tests.sdks import openai_sdk
-from turnscript.backend import Completion, Piece
+from turnscript.backend import Piece
 from turnscript.errors import UpstreamError
 from turnscript.gateway.upstream import Upstream
 
@@ -35,47 +35,25 @@ async def broken(upstream: Upstream) -> tuple[str, UpstreamError]:
     raise AssertionError(f"{came} passed for a whole answer")
 
 
-def test_an_end_without_a_reason_is_none_where_the_server_says_reasons() -> None:
-    @against(WITH, WITHOUT, WITHOUT, WITH)
+@pytest.mark.parametrize("before", [[], [WITH], [WITHOUT], [sse(text("a", ""), "[DONE]")]], ids=len)
+def test_an_end_without_a_reason_is_none_whatever_the_server_said_before(before: list[Script]) -> None:
+    @against(*before, WITHOUT, WITHOUT, WITH)
     async def _(server: Scripted, upstream: Upstream) -> None:
-        assert "one two" == text_of(await pieces_of(upstream))
+        for _ in before:
+            with contextlib.suppress(UpstreamError):
+                await pieces_of(upstream)
         for _ in range(2):
             came, error = await broken(upstream)
             assert "one tw" == came
-            assert "broke off before its end" in str(error)
+            assert "broke off before its end: it does not say why" in str(error)
             assert error.retryable
         assert "one two" == text_of(await pieces_of(upstream))
-        assert 4 == len(server.asked)
+        assert len(before) + 3 == len(server.asked)
 
 
-@pytest.mark.parametrize(
-    ("before", "ask"),
-    [(WITHOUT, ASK), (said(text("a", "stop")), WHOLE), (sse(text("a", ""), "[DONE]"), ASK)],
-    ids=["none", "in a whole one", "empty"],
-)
-def test_an_end_without_a_reason_is_one_where_the_server_never_says_any_in_a_stream(
-    before: Script, ask: Completion
-) -> None:
-    @against(before, WITHOUT)
-    async def _(server: Scripted, upstream: Upstream) -> None:
-        await pieces_of(upstream, ask)
-        assert "one tw" == text_of(await pieces_of(upstream))
-
-
-def test_a_server_that_is_another_one_now_may_have_other_ways() -> None:
-    tells, cards = Model(), [{"id": "a"}, {"id": "b"}]
-
-    def play(asked: Asked) -> Script:
-        if asked.line.startswith("GET"):
-            return said({"data": [cards.pop(0)]})
-        return WITHOUT if len(cards) == 0 else tells(asked)
-
-    @against(play, backend=BACKEND)
-    async def _(server: Scripted, upstream: Upstream) -> None:
-        assert "a" == (await upstream.facts()).model
-        assert await pieces_of(upstream)
-        assert await upstream.renew()
-        assert "one tw" == text_of(await pieces_of(upstream))
+@pytest.mark.parametrize("body", [text("a"), text("a", ""), {"choices": [], "usage": {"prompt_tokens": 3}}])
+def test_a_whole_answer_without_a_reason_is_none_either(body: Any) -> None:
+    assert failure(said(body), ask=WHOLE).retryable
 
 
 def test_clients_are_told_of_an_answer_that_was_cut_off_for_another() -> None:

@@ -394,10 +394,11 @@ def test_a_failure_is_never_told_as_an_answer(reason: str) -> None:
         API.render_response(said(text("x"), reason=reason), request())
 
 
-def test_an_ending_that_nobody_knows_is_none() -> None:
-    rendered = API.render_response(said(text("x"), reason="eos_token"), request())
+@pytest.mark.parametrize(("reason", "word"), [("banana", "max_tokens"), ("eos_token", "end_turn")])
+def test_an_ending_of_others_is_said_and_one_that_nobody_knows_is_no_good_one(reason: str, word: str) -> None:
+    rendered = API.render_response(said(text("x"), reason=reason), request())
     value: Any = rendered.value
-    assert value["stop_reason"] is None
+    assert word == value["stop_reason"]
     assert ["$.finish_reason"] == [loss.path for loss in rendered.losses]
 
 

@@ -113,6 +113,6 @@ def test_a_character_in_two_events_is_none() -> None:
 
 def test_nothing_is_told_behind_the_end() -> None:
     reader = COMPLETIONS.reader(ASK)
-    data = stream(chunk("a"), chunk("b"), "[DONE]")
+    data = stream(chunk("a"), chunk("b", "stop"), "[DONE]")
     assert ["a", "b"] == texts(reader.feed(data))
     assert [] == reader.feed(stream(chunk("c"), chunk("d")))

@@ -136,11 +136,6 @@ def test_a_stream_without_done_ends_with_its_reason() -> None:
     assert ("a", "stop") == summary(read(COMPLETIONS, no_empty_line))[:2]
 
 
-def test_a_stream_that_never_says_why_ends_with_done() -> None:
-    for backend in (COMPLETIONS, AI00):
-        assert ("a", None) == summary(read(backend, sse(event(backend, "a"), "[DONE]")))[:2]
-
-
 @EACH
 def test_a_stream_that_breaks_off_is_an_error_that_may_be_tried_again(backend: Backend) -> None:
     data = sse(event(backend, "a"), event(backend, "b"))
@@ -162,9 +157,9 @@ def test_an_empty_reason_is_none(backend: Backend) -> None:
     with pytest.raises(UpstreamError, match="broke off"):
         reader.close()
     assert ("ab", "length") == summary(read(backend, sse(*events, event(backend, "", "length"))))[:2]
-    assert ("ab", None) == summary(read(backend, sse(*events, "[DONE]")))[:2]
-    text, finish, _, usage = summary(read(backend, whole(backend, "a", "")))
-    assert ("a", None, backend is AI00) == (text, finish, usage is not None)
+    for data in (sse(*events, "[DONE]"), whole(backend, "a", "")):
+        with pytest.raises(UpstreamError, match="does not say why"):
+            read(backend, data)
 
 
 @EACH
@@ -277,10 +272,6 @@ def test_half_a_character_at_the_limit_is_left_out_and_elsewhere_it_stays(backen
     assert four[:1] == text_of(read(backend, sse(event(backend, four), event(backend, "", "length"))))
 
 
-def test_half_a_character_at_an_end_without_reason_stays() -> None:
-    assert "a\ufffd" == text_of(read(COMPLETIONS, sse(event(COMPLETIONS, "a\ufffd"), "[DONE]")))
-
-
 @EACH
 def test_nothing_is_read_behind_the_end(backend: Backend) -> None:
     reader = backend.reader(ASK)
@@ -367,7 +358,8 @@ def test_only_the_first_choice_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "finish"), [("eos_token", "stop"), ("stop_sequence", "stop"), ("length", "length"), ("new word", "stop")]
+    ("word", "finish"),
+    [("eos_token", "stop"), ("stop_sequence", "stop"), ("length", "length"), ("new word", "new word")],
 )
 def test_completions_end_for_reasons_in_many_words(word: str, finish: str) -> None:
     assert finish == summary(read(COMPLETIONS, sse(event(COMPLETIONS, "a", word))))[1]
@@ -379,10 +371,13 @@ def test_llamacpp_says_why_where_and_how_much_it_had_read() -> None:
     for cached in ({"timings/cache_n": 4}, {"timings": {"cache_n": 4, "prompt_n": 4}}):
         [piece] = read(LLAMA, sse(last | counts | cached))
         assert ("stop", "\n\n", Usage(8, 3, 4), 1) == (piece.finish, piece.stop, piece.usage, piece.slot)
-    for kind, finish in (("eos", "stop"), ("none", "stop"), ("limit", "length")):
+    for kind, finish in (("eos", "stop"), ("none", "none"), ("limit", "length")):
         [piece] = read(LLAMA, sse(last | {"stop_type": kind, "stopping_word": "", "id_slot": -1}))
         assert (finish, None, None, None) == (piece.finish, piece.stop, piece.usage, piece.slot)
     assert "length" == read(LLAMA, sse(last | {"truncated": True}))[0].finish
+    older = {"content": "", "stop": True, "stopped_eos": False, "stopped_word": False, "stopped_limit": False}
+    for name, finish in (("stopped_eos", "stop"), ("stopped_word", "stop"), ("stopped_limit", "length")):
+        assert finish == read(LLAMA, sse(older | {name: True}))[0].finish
 
 
 def test_llamacpp_counts_the_prompt_before_its_answer() -> None:
@@ -399,7 +394,6 @@ def test_llamacpp_counts_the_prompt_before_its_answer() -> None:
 
 def test_ai00_counts_by_other_names() -> None:
     assert ("Paris", "stop", None, Usage(11, 4)) == summary(read(AI00, whole(AI00, "Paris")))
-    assert ("Paris", None) == summary(read(AI00, whole(AI00, "Paris", None)))[:2]
 
 
 def escaped(backend: Backend, *texts: str, finish: str = "stop") -> bytes:

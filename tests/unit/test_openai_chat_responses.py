@@ -364,7 +364,8 @@ def test_a_call_that_was_cut_off_is_not_written() -> None:
         ("model_context_window_exceeded", "length", ["approximated"]),
         ("pause_turn", "stop", ["approximated"]),
         ("max_messages", "length", ["approximated"]),
-        ("insufficient_system_resource", "insufficient_system_resource", []),
+        ("MAX_TOKENS", "length", ["approximated"]),
+        ("banana", "length", ["approximated"]),
         (None, "stop", ["invented"]),
     ],
 )
@@ -377,7 +378,7 @@ def test_the_reason_is_the_word_of_this_api_or_what_the_server_said(
     assert losses == [loss.kind for loss in again.losses]
 
 
-@pytest.mark.parametrize("reason", ["error", "failed", "cancelled", "abort"])
+@pytest.mark.parametrize("reason", ["error", "failed", "cancelled", "abort", "insufficient_system_resource", "TIMEOUT"])
 def test_an_answer_that_failed_is_an_error_and_no_answer(reason: str) -> None:
     with pytest.raises(UpstreamError, match=reason):
         API.render_response(Response(finish_reason=reason), ASKED)

@@ -60,7 +60,7 @@ def test_where_only_the_answer_does_not_fit_both_counts_are_told() -> None:
     _, body = get_api("anthropic-messages").render_error(refused(said))
     assert b"exceed context limit: 4090 + 20 > 4096" in body
     said = FULL["vllm, one word more"].replace("9000", "4090").replace("requested 0", "requested 20")
-    assert (4090, 6) == ((room := room_said(refused(said))) and (room.prompt, room.left))
+    assert (4090, 6) == ((room := room_said(refused(said), 20)) and (room.prompt, room.left))
     assert "overflow" == fault_of(refused(said)).kind
 
 

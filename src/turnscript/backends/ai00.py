@@ -10,7 +10,7 @@
 | wire | told |
 | --- | --- |
 | `choices[0].text`; in a stream `choices[0].delta.content` | `text` |
-| `finish_reason` | `finish` |
+| `finish_reason` | `finish`: what the word means |
 | `usage`: `prompt`, `completion`, `total` | `usage`; a stream has none |
 
 Spec: crates/ai00-server/src/api/oai/completion.rs of the ai00_server project, read 2026-11-20, and its api/model.rs and
@@ -47,6 +47,7 @@ from turnscript.backend import (
 from turnscript.errorobject import upstream_error
 from turnscript.errors import Unsupported
 from turnscript.jsonreader import JsonReader
+from turnscript.reasons import end_of
 
 _ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -163,8 +164,9 @@ class _Reader(JsonReader):
         choice = answer.choices[0]
         text = choice.text or (choice.delta.content if choice.delta is not None else None) or ""
         usage = None if answer.usage is None else counted(answer.usage.prompt, answer.usage.completion)
-        if choice.finish_reason:
-            return Piece(text, "length" if choice.finish_reason == "length" else "stop", None, usage)
+        finish = end_of(choice.finish_reason)
+        if finish is not None:
+            return Piece(text, finish, None, usage)
         return Piece(text, None, None, usage) if text or usage is not None else None
 
 

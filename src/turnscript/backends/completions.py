@@ -10,7 +10,7 @@
 | wire | told |
 | --- | --- |
 | `choices[0].text`, or `delta.content` | `text` |
-| `finish_reason` | `finish`, where it says something; `abort` is an error |
+| `finish_reason` | `finish`, where it says something: what the word means |
 | `stop_reason`, `matched_stop` | `stop` |
 | `logprobs`, in the form of text completions or of chats | `logprobs` |
 | `usage`, in any chunk, and `prompt_tokens_details.cached_tokens` | `usage` |
@@ -52,7 +52,8 @@ from turnscript.conversation import Usage
 from turnscript.errorobject import upstream_error
 from turnscript.errors import Unsupported, UpstreamError
 from turnscript.jsonreader import JsonReader
-from turnscript.logprobs import TokenLogprob, TokenReader
+from turnscript.logprobs import TokenReader
+from turnscript.reasons import end_of
 
 
 class Completions(Backend):
@@ -219,14 +220,6 @@ class _Counts(Struct):
 
 _read_answer = msgspec.json.Decoder(_Answer).decode
 _read_counts = msgspec.json.Decoder(_Counts).decode
-_ENDS = {
-    "stop": "stop",
-    "length": "length",
-    "eos_token": "stop",
-    "stop_sequence": "stop",
-    "content_filter": "stop",
-}
-_FAILURES = frozenset({"abort", "error", "failed", "cancelled"})
 
 
 class _Reader(JsonReader):
@@ -253,19 +246,13 @@ class _Reader(JsonReader):
             return None
         text = choice.text or (choice.delta.content if choice.delta is not None else None) or ""
         tokens = None if self._tokens is None or choice.logprobs == _NULL else self._tokens.read(choice.logprobs)
-        if choice.finish_reason:  # servers written in Go say "" for none
-            return _last(choice, text, usage, tokens)
+        finish = end_of(choice.finish_reason)
+        if finish is not None:
+            stop = choice.stop_reason if isinstance(choice.stop_reason, str) else choice.matched_stop
+            return Piece(text, finish, stop if isinstance(stop, str) else None, usage, None, tokens)
         if not text and usage is None and tokens is None:
             return None
         return Piece(text, None, None, usage, None, tokens)
-
-
-def _last(choice: _Choice, text: str, usage: Usage | None, tokens: list[TokenLogprob] | None) -> Piece:
-    reason = choice.finish_reason or ""
-    if reason in _FAILURES:
-        raise UpstreamError(f"the model server gave up: {reason}", retryable=True)
-    stop = choice.stop_reason if isinstance(choice.stop_reason, str) else choice.matched_stop
-    return Piece(text, _ENDS.get(reason, "stop"), stop if isinstance(stop, str) else None, usage, None, tokens)
 
 
 def _usage(counts: Raw) -> Usage | None:

@@ -3,6 +3,7 @@
 | asked | wire |
 | --- | --- |
 | max_tokens, stops, stream | `n_predict`, `stop`, `stream` |
+| media | `prompt`: `prompt_string` with a mark for each, `multimodal_data` in their order |
 | slot, visible, grammar, schema | `id_slot`, `preserved_tokens`, `grammar`, `json_schema` |
 | stream | `return_progress`, for how much of the prompt was cached |
 | presence_penalty and the other settings | by their own names |
@@ -12,6 +13,7 @@
 | --- | --- |
 | `content` | `text` |
 | `stop_type`: `word` or `eos`; `limit` | `finish`: `stop`; `length` |
+| `stopped_word`, `stopped_eos`; `stopped_limit` | the same, of servers older than `stop_type` |
 | `stopping_word` | `stop` |
 | `tokens_evaluated`, `tokens_predicted`, `timings.cache_n` | `usage` |
 | `tokens_evaluated`, `prompt_progress.cache` before the end | `usage` of the first text |
@@ -57,6 +59,7 @@ from turnscript.jsonreader import JsonReader
 from turnscript.jsontext import Json
 from turnscript.logprobs import TokenLogprob, TokenReader
 from turnscript.losses import Loss
+from turnscript.reasons import LENGTH, STOP, end_of
 
 _CANDIDATES = 10
 """How many likely tokens are asked for at least: only among them is said what a token is whose text is held back."""
@@ -66,6 +69,9 @@ _WANTED = (
     "content",
     "stop",
     "stop_type",
+    "stopped_eos",
+    "stopped_word",
+    "stopped_limit",
     "stopping_word",
     "truncated",
     "id_slot",
@@ -99,7 +105,7 @@ class LlamaCpp(Backend):
         if ask.echo:
             raise Unsupported("echo", self.title)
         members: dict[str, Any] = {
-            "prompt": ask.prompt,
+            "prompt": {"prompt_string": ask.prompt, "multimodal_data": ask.media} if ask.media else ask.prompt,
             "n_predict": limit_of(ask),
             "stop": stops_of(ask),
             "stream": ask.stream,
@@ -164,6 +170,7 @@ class LlamaCpp(Backend):
             template=_own_template(found.chat_template),
             tools_template=_own_template(found.chat_template_tool_use),
             file=found.model_path or None,
+            **_senses(found),
         )
 
     def slot_call(self, action: SlotAction, slot: int, file: str) -> HttpCall:
@@ -205,6 +212,11 @@ class _Defaults(Struct):
     n_ctx: int | None = None
 
 
+class _Modalities(Struct):
+    vision: bool = False
+    audio: bool = False
+
+
 class _Props(Struct):
     default_generation_settings: _Defaults | None = None
     total_slots: int | None = None
@@ -215,6 +227,15 @@ class _Props(Struct):
     build_info: str | None = None
     chat_template: str | None = None
     chat_template_tool_use: str | None = None
+    modalities: _Modalities | None = None
+    media_marker: str | None = None
+
+
+def _senses(found: _Props) -> dict[str, Any]:
+    """What the model takes beside text, and the mark for it: newer servers have one of their own each time."""
+    senses = found.modalities or _Modalities()
+    marker = {"marker": found.media_marker} if found.media_marker else {}
+    return {"sees": senses.vision, "hears": senses.audio, **marker}
 
 
 def _own_template(shown: str | None) -> str | None:
@@ -253,6 +274,9 @@ class _Event(Struct, gc=False):
     stop_type: str | None = None
     stopping_word: str | None = None
     truncated: bool | None = None
+    stopped_eos: bool | None = None
+    stopped_word: bool | None = None
+    stopped_limit: bool | None = None
     id_slot: int | None = None
     tokens_evaluated: int | None = None
     tokens_predicted: int | None = None
@@ -310,9 +334,14 @@ def _last(event: _Event, text: str, tokens: list[TokenLogprob] | None) -> Piece:
     said = event.tokens_evaluated is not None or event.tokens_predicted is not None
     cached = event.cached if event.cached is not None else event.timings.cache_n if event.timings is not None else None
     usage = counted(event.tokens_evaluated or 0, event.tokens_predicted or 0, cached or 0) if said else None
-    finish = "length" if event.stop_type == "limit" or event.truncated else "stop"
+    finish = LENGTH if event.truncated or event.stopped_limit else end_of(event.stop_type or _older(event))
     slot = event.id_slot if event.id_slot is not None and event.id_slot >= 0 else None
     return Piece(text, finish, event.stopping_word or None, usage, slot, tokens)
+
+
+def _older(event: _Event) -> str | None:
+    """The word for what servers of 2024 say in three members."""
+    return STOP if event.stopped_eos or event.stopped_word else None
 
 
 BACKENDS = (LlamaCpp(),)

@@ -1,7 +1,8 @@
 """Owns what is written: standard output, and files that appear whole or not at all.
 
 A file is written beside its place under another name and renamed at the very end, all files of a command together. What
-is not a plain file (a device, a pipe) is written directly.
+a command that was killed has left there is removed by the next one that writes into the folder. What is not a plain
+file (a device, a pipe) is written directly.
 """
 
 from __future__ import annotations
@@ -19,6 +20,11 @@ from types import TracebackType
 from typing import IO, Protocol
 
 from turnscript.cli.failures import Failed, writing
+
+try:
+    import fcntl
+except ImportError:  # no such locks here; then what was left stays
+    fcntl = None  # type: ignore[assignment]
 
 STREAM = "-"
 """What stands for standard input or output on the command line."""
@@ -174,9 +180,9 @@ class Beside:
         if os.path.isdir(self._place) or not os.path.basename(path):
             raise Failed("cannot write this: it is not the name of a file", place=path, remedy="give a file")
         folder = os.path.dirname(self._place)
-        self._temporary = os.path.join(folder, f".turnscript-{secrets.token_hex(6)}.part")
         with self._guard:
-            self._file: IO[bytes] = open(self._temporary, "xb")  # noqa: SIM115  (closed by finish or discard)
+            self._temporary, self._file, self._held = _begun(folder)
+            _clean(folder)
             if os.path.exists(self._place):
                 os.chmod(self._temporary, stat.S_IMODE(os.stat(self._place).st_mode))
 
@@ -197,11 +203,67 @@ class Beside:
     def publish(self) -> None:
         with self._guard:
             os.replace(self._temporary, self._place)
+        self._let_go()
 
     def discard(self) -> None:
         _close(self._file)
         with _ignored():
             os.unlink(self._temporary)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+
+
+def _begun(folder: str) -> tuple[str, IO[bytes], int | None]:
+    """Return the name of a new file in a folder, the file, and a descriptor that holds its lock until it has its final
+    name: that says to others that somebody writes. None where there are no locks."""
+    while True:
+        path = os.path.join(folder, f"{_PART[0]}{secrets.token_hex(6)}{_PART[1]}")
+        file = open(path, "xb")  # noqa: SIM115  (closed by finish or discard)
+        held = None
+        if fcntl is not None:
+            held = os.dup(file.fileno())
+            _lock(held)
+        if os.path.exists(path):  # else another command took it for one that was left
+            return path, file, held
+        file.close()
+        if held is not None:
+            os.close(held)
+
+
+def _clean(folder: str) -> None:
+    """Remove what commands that were killed have left in a folder: files that nobody writes any more."""
+    with _ignored():
+        left = [one.path for one in os.scandir(folder) if one.is_file(follow_symlinks=False) and _is_part(one.name)]
+        for path in left:
+            with _ignored():
+                held = os.open(path, os.O_RDWR)
+                try:
+                    if _lock(held):
+                        os.unlink(path)
+                finally:
+                    os.close(held)
+
+
+def _is_part(name: str) -> bool:
+    return name.startswith(_PART[0]) and name.endswith(_PART[1])
+
+
+def _lock(held: int) -> bool:
+    """Lock a file. Returns whether that was possible: false where another command has it, or there are no locks."""
+    locked = False
+    if fcntl is not None:
+        with _ignored():
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locked = True
+    return locked
+
+
+_PART = (".turnscript-", ".part")
+"""How the name of a file begins and ends that is being written."""
 
 
 class Held:

@@ -16,6 +16,7 @@ from turnscript.engine.states import Do
 from turnscript.engine.telling import Teller
 from turnscript.errors import InvalidTranscript
 from turnscript.events import Event, PartDelta, PartEnd, PartStart
+from turnscript.reasons import is_cut
 
 SPACE = re.compile(r"[ \t\r\n]*")
 _LONGEST_HEAD = 8192
@@ -98,7 +99,7 @@ class CallSteps(Teller):
     def _mend_end(self) -> bool:
         """End a call whose closings are missing where the text is over. What the limit has cut is none."""
         machine, held = self._machine, self._held
-        if machine is None or self._strict or self._finish == "length":
+        if machine is None or self._strict or is_cut(self._finish):
             return False
         # A stop string of the client's may have cut it, and been taken away.
         if not machine.end(held, self._finish == "stop" and not self._states.stoppable):
@@ -143,7 +144,7 @@ class CallSteps(Teller):
             return found.end()
         if found is None and not self._closing and scanner.hold(text, position) <= space:
             return position
-        if space == length or (self._closing and self._finish == "length" and scanner.hold(text, position) <= space):
+        if space == length or (self._closing and is_cut(self._finish) and scanner.hold(text, position) <= space):
             return self._end_without_close(text, position)
         self._miss_close(position)
         return position
@@ -196,7 +197,7 @@ class CallSteps(Teller):
             if self._said:
                 self._events.append(PartEnd(self._index, None, self._raw()))
             # If the limit has cut it, only the raw answer has the beginning.
-            dropped = self._finish == "length" and not self._the_place().segment.tentative
+            dropped = is_cut(self._finish) and not self._the_place().segment.tentative
             self._call_issue("unclosed_call", "the text ends inside a call", len(self._held), dropped)
             if dropped:
                 return

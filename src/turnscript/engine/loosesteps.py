@@ -20,6 +20,7 @@ from turnscript.engine.scanner import WIDEST, Scanner
 from turnscript.engine.states import Action, Do, States
 from turnscript.engine.telling import Step
 from turnscript.events import PartDelta, PartEnd, PartStart
+from turnscript.reasons import is_cut
 
 _WIDEST_ESCAPE = 600
 _ENDS = (Do.END, Do.FOREIGN, Do.STOP, Do.ON, Do.CLOSE, Do.OPEN, Do.GROUP)
@@ -172,7 +173,7 @@ class LooseSteps(CallSteps):
     @property
     def _is_cut(self) -> bool:
         """Whether the limit of tokens has ended the text."""
-        return self._finish == "length"
+        return is_cut(self._finish)
 
     def _the_run(self) -> LooseRun:
         assert self._held_run is not None

@@ -27,6 +27,7 @@ from turnscript.engine.states import Action, Do
 from turnscript.engine.telling import Malformed
 from turnscript.errors import type_of
 from turnscript.events import Event, MessageEnd, PartDelta
+from turnscript.reasons import is_cut, meaning
 
 
 class TurnParser(LooseSteps):
@@ -86,7 +87,7 @@ class TurnParser(LooseSteps):
             raise TypeError(f"a parser is fed str or UTF-8 bytes, got {type_of(text)}") from None
 
     def close(self, finish_reason: str | None = None) -> list[Event]:
-        """End the text. `finish_reason`: why, if the backend said so; `length` leaves a call that was cut text."""
+        """The text is over. `finish_reason`: why, if the backend said so; one that is cut leaves a call text."""
         if self._closing:
             return []
         rest = self._held if self._decoder is None else self._held + self._decoder.decode(b"", True)
@@ -98,7 +99,7 @@ class TurnParser(LooseSteps):
         self._end_part()
         self._read(half)
         self._judge_tail()
-        reason = "stop" if finish_reason is None or self._stop is not None else finish_reason
+        reason = "stop" if finish_reason is None or self._stop is not None else meaning(finish_reason)
         if self._calls and reason == "stop" and self._stop is None:
             reason = "tool_calls"
         raw = "".join(self._pending)
@@ -301,9 +302,9 @@ class TurnParser(LooseSteps):
             self._read(line[:-1])
             self._next_text()
             return end
-        if self._finish == "length":
+        if is_cut(self._finish):
             end = self._before_cut(text, position)
-        elif self._finish in (None, "stop") and not self._strict:
+        elif not self._strict:
             end -= len(self._stripped(text[position:]))
         self._content(text[position:end])
         self._read(text[end:])

@@ -20,6 +20,7 @@ from turnscript.engine.spans import Writer
 from turnscript.engine.table import Attribute, Payload
 from turnscript.errors import InvalidTranscript
 from turnscript.jsontext import is_json, plain, text_of, type_word
+from turnscript.readable import unseen
 
 PART_TAG = "<<PART"
 """How a part line begins."""
@@ -124,8 +125,8 @@ def _write_part(part: Part, out: Writer, word_of_texts: str, index: int) -> None
         attributes += _IN_SUMMARY
     tag = f' type="{word}"' if word else ""
     out.control(f"{PART_TAG}{tag}{attributes}>>")
-    if text is not None and not out.archive and isinstance(part, _BINARY) and getattr(part, "text", None) is None:
-        out.lose("", "dropped", f"a prompt does not show the bytes of {line.word} data")
+    if not out.archive and isinstance(part, _BINARY) and getattr(part, "text", None) is None:
+        out.lose("", "dropped", unseen(part))
         text = None
     if text is not None:
         out.control("\n")

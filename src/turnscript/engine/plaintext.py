@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from turnscript.conversation import Assistant, Issue, Text
 from turnscript.engine.scanner import Scanner
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.reasons import meaning
 
 
 class TextParser:
@@ -55,5 +56,5 @@ class TextParser:
         events = self._read(self._held + self._decoder.decode(b"", True), closing=True)
         if self._told:
             events.append(PartEnd(0, Assistant(content=[Text(text="".join(self._told))])))
-        reason = "stop" if self._met else finish_reason or "stop"
+        reason = "stop" if self._met else meaning(finish_reason or "stop")
         return [*events, MessageEnd(reason, self.client_stop, None, [], self._met)]

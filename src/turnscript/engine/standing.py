@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from turnscript.conversation import Item, System, User
 from turnscript.engine.layout import Place
 from turnscript.engine.table import Turn
-from turnscript.readable import readable
+from turnscript.readable import shown
 
 if TYPE_CHECKING:
     from turnscript.engine.render import Composer
@@ -55,4 +55,4 @@ def _elsewhere(composer: Composer, place: Place, item: Any) -> tuple[Item, Place
 
 
 def _is_blank(item: Any) -> bool:
-    return not any((readable(part) or "").strip() for part in getattr(item, "content", ()))
+    return not any((shown(part) or "").strip() for part in getattr(item, "content", ()))

@@ -13,7 +13,7 @@ from turnscript.engine.spans import Writer
 from turnscript.engine.table import Body, ToolsPlace
 from turnscript.engine.toollists import is_function, report_tool
 from turnscript.errors import InvalidConversation
-from turnscript.readable import readable
+from turnscript.readable import shown
 
 if TYPE_CHECKING:
     from turnscript.engine.render import Composer
@@ -147,7 +147,7 @@ def _split(content: list[Part], tools: ToolsPlace | None) -> tuple[list[Part], l
 
 
 def _text_of(content: list[Part]) -> str:
-    return "\n".join([text for part in content if (text := readable(part)) is not None])
+    return "\n".join([text for part in content if (text := shown(part)) is not None])
 
 
 def _write_rest(body: Body, rest: list[Part], skipped: int, out: Writer) -> None:

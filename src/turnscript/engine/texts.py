@@ -12,7 +12,7 @@ from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.errors import InvalidRequest, InvalidTranscript
 from turnscript.jsontext import Json, is_json, safe_json_string, string_of
-from turnscript.readable import readable
+from turnscript.readable import readable, shown, unseen
 
 _INDENT = "    "
 _LEAST_INDENT = re.compile(r"^[ ]*(?=[^ \n])", re.MULTILINE)
@@ -34,7 +34,7 @@ class PlainText(PlainBody):
                     out.lose(f".{field}", "dropped", "this format shows the text of thoughts only")
             out.lose("", "dropped", "a thought without text")
             return False
-        if isinstance(item, Assistant) and content and all(readable(part) is None for part in content):
+        if isinstance(item, Assistant) and content and all(shown(part) is None for part in content):
             self._texts(item, out)
             out.lose("", "dropped", "no part of it is text")
             return False
@@ -42,7 +42,7 @@ class PlainText(PlainBody):
 
     def is_empty(self, item: Any, flattened: bool = False) -> bool:
         """Return whether nothing would be written."""
-        texts = [text for part in item.content if (text := readable(part)) is not None]
+        texts = [text for part in item.content if (text := shown(part)) is not None]
         if flattened:
             return not any(text.strip() for text in texts)
         return len(texts) < 2 and not any(texts)  # two empty ones are a line end
@@ -71,7 +71,7 @@ class PlainText(PlainBody):
     def _texts(self, item: Any, out: Writer) -> list[str]:
         texts: list[str] = []
         for index, part in enumerate(item.content):
-            text = readable(part)
+            text = shown(part)
             if text is not None:
                 texts.append(text)
             _report_part(part, text is not None, index, out)
@@ -83,6 +83,8 @@ def _report_part(part: Part, read: bool, index: int, out: Writer) -> None:
     kind = type(part).__name__.lower()
     if isinstance(part, Refusal):
         out.lose(path, "approximated", "a refusal is written as text")
+    elif read and readable(part) is None:
+        out.lose(path, "dropped", unseen(part))
     elif read and not isinstance(part, Text):
         out.lose(path, "approximated", f"of a {kind} part only the text is written")
     elif not read:

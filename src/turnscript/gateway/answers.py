@@ -82,9 +82,8 @@ class AnswerRequests:
     async def _prepared(self, visit: Visit, wish: Callable[[Request], None] | None = None) -> Prepared:
         service = self._service
         caller = visit.caller = service.admit(visit.headers)
-        settings = service.config.server
         share = service.room.share(caller.tally)
-        body = await visit.body(settings.max_body, settings.idle_timeout, share)
+        body = await visit.body(service.config.server, share)
         prepared = await service.prepare(visit, caller, body, wish=wish)
         visit.prepared, visit.told = prepared, prepared.told
         service.metrics.running.add(self._api.name, visit.model)

@@ -59,8 +59,10 @@ DAY = 86_400.0
 
 Losses = Literal["ignore", "report", "error"]
 HostedTools = Literal["refuse", "report"]
+Media = Literal["report", "error"]
 InvalidCalls = Literal["pass", "text", "retry"]
 ReasoningName = Literal["reasoning_content", "reasoning"]
+Unavailable = Literal["refuse", "memory"]
 IncompleteAs = Literal["incomplete", "completed"]
 Thinking = Literal["auto", "on", "off"]
 
@@ -75,6 +77,7 @@ class Server(Struct, frozen=True, kw_only=True):
     """Where the server listens, and what it lets in.
 
     `max_body_total`: what all requests have together that are here at once; never less than one of them may have.
+    `body_rate`: the fewest bytes of a body in a second, over each tenth of `body_timeout`.
     """
 
     host: Annotated[str, Host(), RESTART] = "127.0.0.1"
@@ -84,6 +87,8 @@ class Server(Struct, frozen=True, kw_only=True):
     origins: Annotated[tuple[str, ...], Origins()] = ()
     max_body: Annotated[int, Size()] = 64 * MB
     max_body_total: Annotated[int, Size()] = 256 * MB
+    body_timeout: Annotated[float, Seconds()] = 300.0
+    body_rate: Annotated[int | None, Size(bound=True)] = 1000
     header_timeout: Annotated[float, Seconds(), RESTART] = 30.0
     idle_timeout: Annotated[float, Seconds(), RESTART] = 75.0
     grace: Annotated[float, Seconds(), RESTART] = 30.0
@@ -117,6 +122,7 @@ class Policy(Struct, frozen=True, kw_only=True):
 
     losses: Annotated[Losses, Choice(("ignore", "report", "error"))] = "report"
     hosted_tools: Annotated[HostedTools, Choice(("refuse", "report"))] = "report"
+    media: Annotated[Media, Choice(("report", "error"))] = "report"
     invalid_calls: Annotated[InvalidCalls, Choice(("pass", "text", "retry"))] = "pass"
     reasoning_name: Annotated[ReasoningName, Choice(("reasoning_content", "reasoning"))] = "reasoning_content"
     incomplete_as: Annotated[IncompleteAs, Choice(("incomplete", "completed"))] = "incomplete"
@@ -131,11 +137,13 @@ class Memory(Struct, frozen=True, kw_only=True):
 
 
 class Store(Struct, frozen=True, kw_only=True):
-    """The answers that clients ask for again by their id. `path` None: kept in memory only."""
+    """The answers that clients ask for again by their id. `path` None: kept in memory only. `unavailable`: what becomes
+    of one while the file cannot be used."""
 
     path: Annotated[Path | None, File(optional=True), RESTART] = None
     size: Annotated[int, Size(), RESTART] = 1000 * MB
     ttl: Annotated[float | None, Seconds(bound=True), RESTART] = 30 * DAY
+    unavailable: Annotated[Unavailable, Choice(("refuse", "memory")), RESTART] = "refuse"
 
 
 class Signing(Struct, frozen=True, kw_only=True):

@@ -27,9 +27,8 @@ class Count:
         assert count is not None
         try:
             caller = service.admit(visit.headers, counted=False)
-            settings = service.config.server
             share = service.room.share(caller.tally)
-            body = await visit.body(settings.max_body, settings.idle_timeout, share)
+            body = await visit.body(service.config.server, share)
             prepared = await service.prepare(visit, caller, body, fits=False)
             tokens, exact = await service.tokens(prepared)
             visit.told = prepared.told

@@ -2,35 +2,53 @@
 
 Theory of operation. Work is a function of a connection. `read` and `commit` are awaited; `write` is put aside and done
 soon, many in one transaction. What was committed survives the death of the process. Nothing that can happen to a file
-stops the gateway: a broken one is moved aside and a new one begun, one that cannot be used is replaced by memory until
-it can, and where nothing helps, those who asked for durability are told (`StorageUnavailable`), and nobody else.
+stops the gateway: of a broken one, which is moved aside, a new one gets what can be read; one that cannot be used is
+replaced by memory until it can, or by nothing, as its user wants; and where nothing helps, those who asked for
+durability are told (`StorageUnavailable`), and nobody else.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sqlite3
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NoReturn
 
 from msgspec import Struct
 
 from turnscript.errors import TurnscriptError
 from turnscript.gateway.jobs import ERRORS, Add, Job, Outcome, RowT, T, Work, do_all, do_apart, settler
 from turnscript.gateway.logs import say
-from turnscript.gateway.sqlitefile import KINDS, connect, fingerprint, kind_of, set_aside
+from turnscript.gateway.sqlitefile import (
+    CORRUPT,
+    KINDS,
+    Saving,
+    connect,
+    fingerprint,
+    kind_of,
+    save,
+    set_aside,
+    unusable,
+)
 
 _MOST_WAITING = 20_000
 _MOST_WAITING_BYTES = 64 * 1024 * 1024
 _BATCH = 500
 _LOOK_AGAIN = 30.0  # seconds until a file that could not be opened is tried again
+_LOOK_SOON = 1.0  # the same where nothing stands in for it
+_LEAST_TRIED = 4096
 _HOUSEKEEPING = 10.0
 _MOMENT = 0.2  # seconds in which work that nobody waits for may gather; a process that is killed loses it
+
+
+Otherwise = Literal["opened", "memory", "refuse"]
 
 
 class StorageUnavailable(TurnscriptError):
@@ -51,13 +69,15 @@ class StorageUnavailable(TurnscriptError):
 class Schema(Struct, frozen=True):
     """The tables of a file. `create` makes them where they are not; another `version` of the file is another file.
 
-    `expire` deletes what was made before `:before`, `oldest` one of `:share` entries, those longest unused.
+    `expire` deletes what was made before `:before`, `oldest` one of `:share` entries, those longest unused. `saving`:
+    how entries of a broken file are saved.
     """
 
     version: int
     create: tuple[str, ...]
     expire: tuple[str, ...]
     oldest: tuple[str, ...]
+    saving: Saving | None = None
 
 
 class Bounds(Struct, frozen=True):
@@ -70,11 +90,18 @@ class Bounds(Struct, frozen=True):
 class Database:
     """One file and its thread. `path` None: in memory only.
 
+    `otherwise`: what stands in for a file that cannot be used: `memory`, `refuse` for nothing, or `opened`, which is
+    memory where it cannot be opened, and nothing where it can no longer be written. `trouble`: the kind of failure that
+    lasts, as far as is known; empty where all is well.
+
     `counts`: reads, writes, batches, dropped, lost, evicted, aside, and failures by kind, for metrics.
     """
 
-    def __init__(self, path: Path | None, schema: Schema, bounds: Bounds) -> None:
+    def __init__(self, path: Path | None, schema: Schema, bounds: Bounds, otherwise: Otherwise = "opened") -> None:
         self.path = path
+        self._otherwise = otherwise
+        self._failing, self._tried = "", 0  # of what could not be put in last, and its size
+        self._unusable: sqlite3.Error | None = None
         self.counts: Counter[str] = Counter()
         self.degraded = ""
         self._schema, self._bounds = schema, bounds
@@ -109,9 +136,20 @@ class Database:
         if size > self._bounds.size // 4:
             raise StorageUnavailable("too long", f"{size} bytes, in a file of {self._bounds.size} at most")
         future = self._future()
-        self._put(Job(work, True, settler(future)))
+        self._put(Job(work, True, settler(future), adds=size))
         result: T = await future
         return result
+
+    async def ask(self) -> None:
+        """Return where a commit would succeed now, as far as that can be tried: with as much as failed last, else with
+        little. Raises StorageUnavailable."""
+        size = self._tried
+        await self.commit(partial(_try, size=size), size)
+
+    @property
+    def trouble(self) -> str:
+        """As the class says it."""
+        return self.degraded or self._failing
 
     def write(self, work: Work[Any], size: int = 0) -> None:
         """Change something soon. Nobody waits, and nobody hears of a failure: it is counted."""
@@ -180,7 +218,8 @@ class Database:
     def _run(self) -> None:
         batch: list[Job] = []
         try:
-            self._open()
+            with contextlib.suppress(*ERRORS):  # whoever asks is told
+                self._open()
             while True:
                 batch = self._take()
                 if not batch and self._closing:
@@ -227,6 +266,9 @@ class Database:
                     return True
                 if chances and self._help(kind, error):
                     continue
+                if self._stand_in(kind, error):
+                    chances = 1
+                    continue
                 if len(jobs) > 1:
                     self._one_by_one(jobs, kind, error)
                 else:
@@ -267,6 +309,8 @@ class Database:
             if apart or kind_of(error) in KINDS.values():
                 raise
             return self._transaction(jobs, apart=True)
+        if self._failing and max(job.adds for job in jobs) >= self._tried:
+            self._failing, self._tried = "", 0
         self.counts["batches"] += 1
         self.counts["writes"] += sum(job.writes for job in jobs)
         return outcomes
@@ -292,9 +336,19 @@ class Database:
             return True
         return False
 
+    def _stand_in(self, kind: str, error: Exception) -> bool:
+        """Go on in memory, where that is wanted of a file that can no longer be written. Returns whether it is."""
+        if self._otherwise != "memory" or self.degraded or self.path is None or kind not in ("full", "unwritable"):
+            return False
+        self._close()
+        self._degrade(None, error)
+        return True
+
     def _fail(self, jobs: list[Job], kind: str, error: Exception) -> None:
         if not jobs:
             return
+        if kind in KINDS.values() and (wanted := [job.adds for job in jobs if job.writes and job.done is not None]):
+            self._failing, self._tried = kind, max(self._tried, _LEAST_TRIED, *wanted)
         say(logging.WARNING, "database_failed", path=str(self.path), kind=kind, error=str(error), jobs=len(jobs))
         for job in jobs:
             if job.done is None:
@@ -310,6 +364,8 @@ class Database:
         stale = self._connection is not None and not self.degraded and self._is_replaced(now)
         if self._connection is not None and not stale and not (self.degraded and now >= self._look_again):
             return self._connection
+        if self._unusable is not None and now < self._look_again:
+            raise self._unusable
         if stale:
             self._close()
         if self.path is None:
@@ -329,7 +385,7 @@ class Database:
         else:
             return self._degrade(held, sqlite3.DatabaseError("a new file is broken as well"))
         self._connection, self._print = opened, fingerprint(self.path)
-        self.degraded = ""
+        self.degraded, self._unusable = "", None
         return opened
 
     def _is_replaced(self, now: float) -> bool:
@@ -340,6 +396,8 @@ class Database:
         return fingerprint(self.path) != self._print
 
     def _degrade(self, held: sqlite3.Connection | None, error: Exception) -> sqlite3.Connection:
+        if self._otherwise == "refuse":
+            self._refuse(error)
         self._look_again = time.monotonic() + _LOOK_AGAIN
         if held is None:
             self.counts["degraded"] += 1
@@ -348,6 +406,15 @@ class Database:
         self.degraded = kind_of(error)
         self._connection = held
         return held
+
+    def _refuse(self, error: Exception) -> NoReturn:
+        """Raise what all are told until the file can be used."""
+        self._look_again = time.monotonic() + _LOOK_SOON
+        if not self.degraded:
+            self.counts["degraded"] += 1
+            say(logging.ERROR, "database_unusable", path=str(self.path), error=str(error))
+        self.degraded, self._unusable = kind_of(error), unusable(error)
+        raise self._unusable
 
     def _carry_over(self, held: sqlite3.Connection, opened: sqlite3.Connection) -> None:
         """What was kept in memory meanwhile goes into the file; what has no room beside what the file holds is lost.
@@ -385,7 +452,22 @@ class Database:
         if moved is not None:
             self.counts["aside"] += 1
             say(logging.ERROR, "database_moved_aside", path=str(self.path), to=str(moved), error=str(error))
+            if CORRUPT in moved.name:
+                self._save(moved, self.path)
         return True
+
+    def _save(self, broken: Path, path: Path) -> None:
+        """Put into a new file what can be read of a broken one. Where that fails, it is in the broken one still."""
+        if self._schema.saving is None:
+            return
+        try:
+            with contextlib.closing(connect(path, self._schema, self._bounds.size)) as opened:
+                saved = save(broken, opened, self._schema.saving)
+        except (sqlite3.Error, OSError) as error:
+            say(logging.ERROR, "database_not_saved", path=str(broken), error=str(error))
+            return
+        self.counts["saved"] += saved
+        say(logging.WARNING, "database_saved", path=str(broken), entries=saved)
 
     def _close(self) -> None:
         if self._connection is not None and not self.degraded:
@@ -401,12 +483,20 @@ class Database:
                 self._evict(share=20)
             if now >= self._housekeeping:
                 self._housekeeping = now + _HOUSEKEEPING
+                self._look()
                 if self._bounds.ttl is not None:
                     self._run_all(self._schema.expire, before=time.time() - self._bounds.ttl)
         except ERRORS as error:
             self.counts[f"failed_{kind_of(error)}"] += 1
             if kind_of(error) == "corrupt":
                 self._begin_anew(error)
+
+    def _look(self) -> None:
+        """See whether what failed works again, though nobody asks for it."""
+        if self.degraded:
+            self._open()
+        elif self._failing:
+            self._transaction([Job(partial(_try, size=self._tried), adds=self._tried)])
 
     def _evict(self, share: int) -> int:
         """Delete one of `share` entries, the oldest; returns how many."""
@@ -428,6 +518,11 @@ class Database:
             _roll_back(connection)
             raise
         return gone
+
+
+def _try(connection: sqlite3.Connection, size: int) -> None:
+    """Put in so many bytes that mean nothing, in the place of those that were put in before."""
+    connection.execute("INSERT OR REPLACE INTO tried VALUES (1, zeroblob(?))", (size,))
 
 
 def _used(connection: sqlite3.Connection | None) -> int:

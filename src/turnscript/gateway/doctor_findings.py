@@ -8,10 +8,12 @@ from msgspec import Struct
 
 from turnscript.errors import BackendDown, TurnscriptError, UpstreamError, UpstreamTimeout
 from turnscript.faults import fault_of
+from turnscript.jsonreader import UNSAID
 
 State = Literal["ok", "warning", "fault"]
 Figure = bool | int | float | str | list[str] | None
 STATES: tuple[State, ...] = ("ok", "warning", "fault")
+_NO_REASON = "use a version of the server that says `finish_reason`; without it, nobody can tell an answer that was cut"
 LOG = "look into the log of the model server: it says why"
 
 
@@ -70,6 +72,8 @@ class Findings:
 
 def remedy_for(error: TurnscriptError) -> str:
     """What to do where a request has failed."""
+    if UNSAID in str(error):
+        return _NO_REASON
     if fault_of(error).kind == "overflow":
         return "give the model server a longer context"
     if isinstance(error, BackendDown):

@@ -32,7 +32,6 @@ _PROXY = (
     "switch off buffering between here and the model (nginx: `proxy_buffering off`), and the server's own option to "
     "send texts late"
 )
-_NO_REASON = "use a version of the server that says `finish_reason`; without it, nobody can tell an answer that was cut"
 
 
 # Who it is.
@@ -201,10 +200,7 @@ def _pieces(found: Findings, heard: Heard) -> None:
 
 
 def _end(found: Findings, heard: Heard, *, done: bool) -> None:
-    if heard.finish is None:
-        found.warn("it does not say why an answer ends", _NO_REASON)
-    else:
-        found.say(f"ends with a reason{' and [DONE]' if done else ''}")
+    found.say(f"ends with a reason{' and [DONE]' if done else ''}")
     if heard.usage is None:
         found.warn(
             "it does not count tokens, so clients are told estimates",
@@ -318,7 +314,7 @@ async def limits(patient: Patient) -> Check:
                 f"{written} tokens were written where {limit} {'was' if limit == 1 else 'were'} asked for",
                 "nothing needs to be done: the gateway stops a server that writes much more than it was asked for",
             )
-        if heard.finish not in (LENGTH, None):
+        if heard.finish != LENGTH:
             found.fault(
                 f"an answer that was cut off after {limit} tokens is said to have ended by itself ({heard.finish!r})",
                 "update the model server: clients take such answers for complete",
@@ -331,7 +327,7 @@ async def limits(patient: Patient) -> Check:
             )
             break
     else:
-        found.say("keeps `max_tokens`, also of 1" + ("" if heard.finish is None else ", and says so"))
+        found.say("keeps `max_tokens`, also of 1, and says so")
     await _overflow(patient, found)
     return found.check
 

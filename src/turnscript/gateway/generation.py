@@ -21,6 +21,7 @@ from turnscript.gateway.checks import CallFinding, CallGate
 from turnscript.gateway.forcing import OneCall
 from turnscript.gateway.scoring import Scoring
 from turnscript.gateway.thinking import ThoughtMeter
+from turnscript.reasons import is_cut
 
 LENGTH = "length"
 LONGEST_TOKEN = 256
@@ -217,10 +218,10 @@ class Generation:
     _heeded = 0  # issues of the parser
 
     def _heed(self, gate: CallGate) -> None:
-        """Tell the gate where what began as a call is none: no event says so. One that the limit cut off was to be."""
+        """Tell the gate where what began as a call is none: no event says so. One that was cut off was to be."""
         issues = self._parser.issues
         for issue in issues[self._heeded :]:
-            if issue.kind in UNREADABLE and not (issue.kind == CUT and self.finish == LENGTH):
+            if issue.kind in UNREADABLE and not (issue.kind == CUT and is_cut(self.finish)):
                 gate.unreadable(issue)
         self._heeded = len(issues)
 

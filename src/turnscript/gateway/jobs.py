@@ -29,12 +29,14 @@ ERRORS = (sqlite3.Error, ValueError, OverflowError, MemoryError)
 
 class Job(Struct):
     """Work that waits. `done` is told the outcome; nobody is told of what has none. One with `add` puts in its `row`,
-    where it can together with those of the jobs behind it that do the same."""
+    where it can together with those of the jobs behind it that do the same. `adds`: how many bytes somebody who waits
+    wants to be put in."""
 
     work: Work[Any] | None = None
     writes: bool = True
     done: Callable[[Any, Exception | None], None] | None = None
     size: int = 0
+    adds: int = 0
     add: Add[Any] | None = None
     row: Any = None
     since: float = field(default_factory=time.monotonic)

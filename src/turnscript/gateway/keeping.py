@@ -58,7 +58,12 @@ class Keeping:
         """Answers that nobody is working on any more, because the gateway was killed, are told to have failed."""
         error = TurnscriptError("the gateway was stopped while it worked on this answer; send the request again")
         servings = [get_api(name).serving for name in apis()]
-        for owner, id_ in await self.store.unfinished():
+        try:
+            unfinished = await self.store.unfinished()
+        except StorageUnavailable as problem:  # all who ask are told so
+            say(logging.ERROR, "answers not looked through", error=str(problem))
+            return
+        for owner, id_ in unfinished:
             own = (serving.stored for serving in servings if id_.startswith(serving.id_prefix))
             stored = next((one for one in own if one is not None), None)
             try:

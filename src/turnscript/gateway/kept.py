@@ -101,7 +101,7 @@ class Fetch(OfAnswer):
         return self.told(self.stored.failed(kept.body, lost), caller)
 
     async def _said_in_body(self, http: HttpRequest) -> bool:
-        length, timeout = http.headers.get("content-length", ""), self.service.config.server.idle_timeout
+        length, timeout = http.headers.get("content-length", ""), self.service.config.server.body_timeout / 10
         if not length.isdecimal() or len(length) > len(str(_SAYING)) or not 0 < int(length) <= _SAYING:
             return False
         try:

@@ -147,11 +147,16 @@ class ShowModel(ListModels):
 
 
 class Health(Endpoint):
-    """Whether the gateway runs, and which of its models have a server that answers. 503 while it shuts down."""
+    """Whether the gateway runs, and which of its models have a server that answers. 503 while it shuts down.
+
+    It is `degraded` while something cannot be kept as it is to be: `storage` says what, and why.
+    """
 
     async def respond(self, http: HttpRequest, headers: dict[str, str], api: Api | None) -> HttpResponse:
         service = self.service
-        said = {"status": "draining" if service.draining else "ok", "models": service.health()}
+        storage = service.storage
+        status = "draining" if service.draining else "degraded" if storage else "ok"
+        said = {"status": status, "models": service.health()} | ({"storage": storage} if storage else {})
         return as_json(msgspec.json.encode(said), 503 if service.draining else 200)
 
 

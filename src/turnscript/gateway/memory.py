@@ -37,7 +37,7 @@ from turnscript.gateway.meaning import (
     unlabelled,
 )
 from turnscript.gateway.mending import Mend, Mends
-from turnscript.gateway.sqlitefile import insert
+from turnscript.gateway.sqlitefile import Part, Saving, insert
 
 MB = 1024 * 1024
 _TELLING = 16  # an id as long as this is nobody else's
@@ -65,6 +65,13 @@ SCHEMA = Schema(
     oldest=(
         """DELETE FROM turns WHERE rowid IN (
             SELECT rowid FROM turns ORDER BY used LIMIT 1 + (SELECT count(*) FROM turns) / :share)""",
+    ),
+    saving=Saving(
+        keys=("SELECT id FROM turns ORDER BY used", "SELECT id FROM turns ORDER BY id", "SELECT turn FROM names"),
+        parts=(
+            Part("turns", "SELECT * FROM turns WHERE id = ?"),
+            Part("names", "SELECT * FROM names WHERE turn = ?"),
+        ),
     ),
 )
 

@@ -44,11 +44,13 @@ from turnscript.gateway.memory import Memory, Recalled
 from turnscript.gateway.nearness import wordlosses
 from turnscript.gateway.offers import HOSTED_MEMBERS, Offer, Offering, offer
 from turnscript.gateway.scoring import Scoring
+from turnscript.gateway.seeing import Seeing
 from turnscript.gateway.served import Served
 from turnscript.gateway.sessions import Session, Sessions
 from turnscript.gateway.switches import switched
 from turnscript.gateway.toolset import spelled
 from turnscript.losses import Loss
+from turnscript.readable import is_unseen
 from turnscript.respelling import RESPELLED
 from turnscript.serving import Serving
 from turnscript.thoughts import restore_thoughts, sealed
@@ -152,10 +154,13 @@ class Prepared(Struct, kw_only=True):
     def shorten(self, error: UpstreamError, generated: str) -> bool:
         """Ask for less, where a backend with a tokenizer of its own says that there is less room than was estimated.
         Returns whether that is so."""
-        said, before = room_said(error), self.ask.max_tokens
+        before = self.ask.max_tokens
+        said = room_said(error, before)
         if said is None or self.shortened == _SHORTEST:
             return False
-        now = said.left + self.served.estimate(generated) if said.exact else before // 4
+        written = self.served.estimate(generated)
+        left = said.left + written if said.prompt else said.left - max(1, self.tokens)
+        now = left if said.exact else before // 4
         if not 0 < now < before:
             return False
         if isinstance(self.ask.prompt, str):
@@ -219,6 +224,8 @@ class Preparation(Struct, kw_only=True):
     """Does what takes long for a large request."""
     hold: Run = here
     """Makes a grammar, which takes long sooner."""
+    seeing: Seeing | None = None
+    """What its model sees of pictures."""
 
     # A conversation.
 
@@ -321,11 +328,14 @@ class Preparation(Struct, kw_only=True):
         self, offered: Offer, thinks: bool | None, recalled: Recalled, session: Session
     ) -> tuple[Prompt, str, list[Loss]]:
         """The prompt, as one text too, and what it could not carry. A date in it stays that of the session's start."""
-        format_, spells, asked = self.served.format, self.served.model.normalize_json, offered.request
+        format_, spells = self.served.format, self.served.model.normalize_json
+        seeing = self.seeing = Seeing(self.served.facts, self.signing_key)
+        asked = seeing.marked(offered.request)
         now = self.sessions.since(session) if format_.template is not None else None
         made = format_.prompt(asked, thinking=thinks, replays=recalled.replays, normalize_json=spells, now=now)
         prompt = offered.bind(made)
-        return prompt, prompt.text, [*offered.located(prompt.losses), *wordlosses(self.served.model, asked)]
+        losses = [*offered.located(prompt.losses), *wordlosses(self.served.model, asked)]
+        return prompt, seeing.text(prompt.text), losses
 
     def _held(self, prompt: Prompt, losses: list[Loss]) -> Held | None:
         """The grammar that the answer is held to."""
@@ -349,6 +359,8 @@ class Preparation(Struct, kw_only=True):
         """By policy, a request that loses anything but a spelling is refused, so `losses` has to be all of them.
         Returns whether nobody is to be told of them."""
         said = self.headers.get(POLICY)
+        if policy.media == "error" and (lost := list(filter(is_unseen, losses))):
+            raise LossyConversion(lost, f"the model {self.served.name!r}")
         wanted = policy.losses if said is None else said.strip().lower()
         if wanted not in _LOSS_POLICIES:
             expected = "ignore, report or error"
@@ -417,6 +429,7 @@ class Preparation(Struct, kw_only=True):
             sampling=sampling.values,
             visible=visible,
             state=state,
+            media=() if self.seeing is None else self.seeing.media,
         )
 
     # A text.

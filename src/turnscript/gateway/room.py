@@ -1,8 +1,8 @@
 """Owns the room for requests: how many bytes of them the server has at once, and how many of those are one key's.
 
-A request takes its share when its head says how long it is, before any of it is read. It takes more as more of it
-comes: of a body whose length nobody has told, of the answers that it names, of what its seals hold. All of it is given
-back when its answer is over, however it ends. Kept answers that are fetched have their share until they are taken.
+A request takes its share as its body comes, whatever its head has announced: who only says much keeps nobody out. It
+takes more for the answers that it names and for what its seals hold. All of it is given back when its answer is over,
+however it ends. Kept answers that are fetched have their share until they are taken.
 
 Nobody waits for room: two requests that are half read would wait for each other. Who does not fit is told to come
 again, and what that one had taken is free for the others, so that one of them always comes through.
@@ -63,7 +63,7 @@ class Room:
 
 
 class Share:
-    """What one request takes. `size`: its bytes so far, those included that it has only announced."""
+    """What one request takes. `size`: its bytes so far."""
 
     __slots__ = ("_room", "_tally", "size")
 
@@ -71,6 +71,11 @@ class Share:
         self._room = room
         self._tally = tally
         self.size = 0
+
+    def check(self, size: int) -> None:
+        """Raises Overloaded where there is no room now for so many bytes in all."""
+        if size > self.size:
+            self._room.check(self, size - self.size, self._tally)
 
     def take(self, size: int) -> None:
         """Have so many bytes in all, if those are more than before. Raises Overloaded where there is no room."""

@@ -135,6 +135,11 @@ class Served:
         return embedded or self.model.context or self._facts.context
 
     @property
+    def facts(self) -> Facts:
+        """What its servers have said of themselves."""
+        return self._facts
+
+    @property
     def format(self) -> Format:
         """The format of its prompts. Raises InvalidInput if nothing has told it, UpstreamError if its servers would."""
         takes = self.model.takes

@@ -41,6 +41,7 @@ from turnscript.gateway.store import Store
 from turnscript.gateway.training import Trained, warnings
 from turnscript.gateway.unpacking import held, may_hold
 from turnscript.gateway.visit import GONE, Visit
+from turnscript.losses import Loss
 from turnscript.serving import ModelCard, Serving, check
 
 CLIENT_GONE = 499
@@ -78,7 +79,8 @@ class Service:
         kept = config.memory
         self._databases = [] if kept.path is None else [Database(kept.path, MEMORY, Bounds(kept.size, kept.ttl))]
         self.memory = Memory(self._databases[0] if self._databases else None, ttl=kept.ttl)
-        self._databases.append(Database(config.store.path, STORE, Bounds(config.store.size, config.store.ttl)))
+        store = config.store
+        self._databases.append(Database(store.path, STORE, Bounds(store.size, store.ttl), store.unavailable))
         self.aside = Aside()
         self.keeping = Keeping(Store(self._databases[-1]), self.aside)
         self.sessions = Sessions()
@@ -241,6 +243,12 @@ class Service:
         """Of each model, whether a server of it answers, and how busy it is."""
         return {name: served.health() for name, served in self._models.items()}
 
+    @property
+    def storage(self) -> dict[str, str]:
+        """What cannot be kept as it is to be, and the kind of failure."""
+        names = ("memory", "store")[-len(self._databases) :]
+        return {name: one.trouble for name, one in zip(names, self._databases, strict=True) if one.trouble}
+
     def metrics_text(self) -> bytes:
         """The metrics as they are now."""
         self.metrics.held.put(self.room.taken)
@@ -329,10 +337,17 @@ class Service:
         id_ = f"{serving.id_prefix}{random_hex(16)}"
         prepared.reply = prepared.head_of_answer(id_, caller.policy, visit.request_id)
         if prepared.keep:
+            await self._check_kept(prepared, fits)
             self.sessions.note(prepared.session, id_, caller.name)
         if (prefix := self._measure(visit, prepared, fits)) is not None and (serving.diagnosing or prefix.parts):
             await self.diagnosis.look(visit, prepared, prefix, self.prefixes, preparation.run)
         return prepared
+
+    async def _check_kept(self, prepared: Prepared, fits: bool) -> None:
+        """Raises StorageUnavailable where an answer could not be kept, before anybody works on it. `fits`: it is more
+        than a count."""
+        if fits and (said := await self.keeping.store.ask()):
+            prepared.lose([Loss("$.store", "approximated", said)])
 
     async def _unpacked(self, request: Request, serving: Serving, leaned: Leaned) -> Leaned:
         """What a request leans on with what its seals hold. Raises TooLarge where that is more than is read. Each step

@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import shutil
 import sqlite3
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 try:
     import fcntl
@@ -27,11 +31,15 @@ KINDS = {
     sqlite3.SQLITE_CORRUPT: "corrupt",
     sqlite3.SQLITE_NOTADB: "corrupt",
 }
+CORRUPT = "corrupt-"
+"""What stands in the name of a broken file that was moved aside."""
 _BUSY_MS = 100
 _OPENING = 2.0  # seconds
 _PAGE = 4096
 _TOGETHER = 16  # rows of one statement
 _FILES = ("", "-wal", "-shm")
+_TRIED = "CREATE TABLE IF NOT EXISTS tried (one INTEGER PRIMARY KEY, bytes BLOB)"
+"""What is written into to see whether a file can be written."""
 
 
 class Tables(Protocol):
@@ -48,6 +56,24 @@ class Tables(Protocol):
         ...
 
 
+class Part(Struct, frozen=True):
+    """Rows of a table that belong to one entry. `query` finds them by its key; where they cannot be read the entry is
+    lost, or `otherwise` is done."""
+
+    table: str
+    query: str
+    otherwise: str = ""
+
+
+class Saving(Struct, frozen=True):
+    """How entries of a broken file are saved. `keys`: queries that list their keys, of which each may fail. `mend`:
+    what is missing then."""
+
+    keys: tuple[str, ...]
+    parts: tuple[Part, ...]
+    mend: tuple[str, ...] = ()
+
+
 def kind_of(error: Exception) -> str:
     """Which kind of failure an error is: a word of `KINDS`, or `error` for what no file is to blame for."""
     if isinstance(error, OSError):
@@ -55,6 +81,14 @@ def kind_of(error: Exception) -> str:
     if isinstance(error, _OtherVersion):
         return "corrupt"
     return KINDS.get(getattr(error, "sqlite_errorcode", -1) & 0xFF, "error")
+
+
+def unusable(error: Exception) -> sqlite3.Error:
+    """The error for a file that could not be opened because of another one, and of the same kind."""
+    found = sqlite3.OperationalError(str(error))
+    kind = kind_of(error)
+    found.sqlite_errorcode = next((code for code, word in KINDS.items() if word == kind), sqlite3.SQLITE_CANTOPEN)
+    return found
 
 
 class _OtherVersion(sqlite3.DatabaseError):
@@ -104,7 +138,7 @@ def _prepare(connection: sqlite3.Connection, tables: Tables, size: int) -> None:
     if version not in (0, tables.version):
         raise _OtherVersion(f"the file has version {version} of its tables, and this release knows {tables.version}")
     execute("BEGIN IMMEDIATE")
-    for statement in tables.create:
+    for statement in (*tables.create, _TRIED):
         execute(statement)
     if version == 0:
         execute(f"PRAGMA user_version = {tables.version}")
@@ -137,14 +171,59 @@ def set_aside(path: Path, version: int) -> Path | None:
         found = _version(path)
         if found in (0, version):
             return None
-        word = "corrupt" if found is None else "version"
-        stamp = f"{word}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
+        word = CORRUPT if found is None else "version-"
+        stamp = f"{word}{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
         names = (f"{path.name}.{stamp}{f'-{number}' if number else ''}" for number in itertools.count())
         target = next(one for one in map(path.with_name, names) if not one.exists())
         for suffix in _FILES:
             with contextlib.suppress(FileNotFoundError):
                 os.replace(f"{path}{suffix}", f"{target}{suffix}")
         return target
+
+
+def save(broken: Path, into: sqlite3.Connection, saving: Saving) -> int:
+    """Copy the entries of a broken file that can be read into a new one, each whole or not at all. Returns how many.
+    Raises sqlite3.Error and OSError."""
+    with tempfile.TemporaryDirectory(dir=broken.parent) as folder:  # to read it, SQLite may have to write
+        copy = Path(folder) / broken.name
+        for suffix in ("", "-wal"):
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copyfile(f"{broken}{suffix}", f"{copy}{suffix}")
+        with contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as found:
+            into.execute("PRAGMA foreign_keys = OFF")
+            into.execute("BEGIN IMMEDIATE")
+            saved = sum(_save_entry(found, into, key, saving.parts) for key in _keys(found, saving.keys))
+            for statement in saving.mend:
+                into.execute(statement)
+            into.execute("COMMIT")
+    return saved
+
+
+def _keys(found: sqlite3.Connection, queries: Sequence[str]) -> list[Any]:
+    """All keys that any of the queries finds before it fails."""
+    keys: dict[Any, None] = {}
+    for query in queries:
+        with contextlib.suppress(sqlite3.DatabaseError):
+            for key in found.execute(query):
+                keys[key] = None
+    return list(keys)
+
+
+def _save_entry(found: sqlite3.Connection, into: sqlite3.Connection, key: Any, parts: Sequence[Part]) -> bool:
+    rows: list[tuple[str, Any]] = []
+    otherwise: list[str] = []
+    for part in parts:
+        try:
+            rows += [(part.table, row) for row in found.execute(part.query, key).fetchall()]
+        except sqlite3.DatabaseError:
+            if not part.otherwise:
+                return False
+            otherwise.append(part.otherwise)
+    for table, row in rows:
+        into.execute(f"INSERT OR IGNORE INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+    for statement in otherwise:
+        into.execute(statement, key)
+    return bool(rows) and rows[0][0] == parts[0].table
 
 
 def _version(path: Path) -> int | None:

@@ -21,7 +21,8 @@ import msgspec
 from msgspec import Struct
 
 from turnscript.errors import Conflict, InvalidRequest
-from turnscript.gateway.database import Database, Schema
+from turnscript.gateway.database import Database, Schema, StorageUnavailable
+from turnscript.gateway.sqlitefile import Part, Saving
 
 Order = Literal["asc", "desc"]
 _SMALL = 512  # bytes that are not worth compressing
@@ -53,6 +54,24 @@ SCHEMA = Schema(
     oldest=(
         """DELETE FROM chains WHERE (owner, root) IN (
             SELECT owner, root FROM chains ORDER BY used LIMIT 1 + (SELECT count(*) FROM chains) / :share)""",
+    ),
+    saving=Saving(
+        keys=(
+            "SELECT owner, id FROM answers ORDER BY owner, id",
+            "SELECT owner, id FROM answers ORDER BY owner DESC, id DESC",
+            "SELECT owner, id FROM answers INDEXED BY answers_by_previous WHERE owner >= ''",
+            "SELECT owner, id FROM answers INDEXED BY answers_by_root WHERE owner >= ''",
+        ),
+        parts=(
+            Part("answers", "SELECT * FROM answers WHERE owner = ? AND id = ?"),
+            Part("items", "SELECT * FROM items WHERE owner = ? AND answer = ?"),
+            Part(
+                "losses",
+                "SELECT * FROM losses WHERE owner = ? AND answer = ?",
+                "INSERT OR IGNORE INTO losses VALUES (?, ?, NULL)",
+            ),
+        ),
+        mend=("INSERT OR IGNORE INTO chains SELECT owner, root, max(made) FROM answers GROUP BY owner, root",),
     ),
 )
 
@@ -104,13 +123,26 @@ class Page(Struct, frozen=True, gc=False):
 class Store:
     """Keeps answers in a database. Whatever is told to be kept is found by the next request, and after a restart.
 
-    All methods raise StorageUnavailable where the database cannot be used. `counts`: put, found, missing, damaged.
+    All methods raise StorageUnavailable where the database cannot be used; so do those that find nothing while memory
+    stands in for its file, which may have it. `counts`: put, found, missing, damaged.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._running: dict[tuple[str, str], EventLog] = {}
         self.counts: Counter[str] = Counter()
+
+    async def ask(self) -> str:
+        """Return where an answer could be kept now: empty words where it is kept as it is to be, else what to say.
+        Raises StorageUnavailable."""
+        await self._database.ask()
+        kind = self._database.degraded
+        return f"its file cannot be used now ({kind}), so this is kept in memory alone until it can" if kind else ""
+
+    def _check_missing(self) -> None:
+        kind = self._database.degraded
+        if kind:
+            raise StorageUnavailable(kind, "its file, where this may be, cannot be used")
 
     async def put(self, owner: str, answer: Answer) -> bool:
         """Keep an answer, or a later state of it. When this returns, it is kept: all of it or, on an error, nothing.
@@ -132,6 +164,7 @@ class Store:
                 self.counts["found"] += 1
                 return Kept(row[0], request, body, row[3], bool(row[4]), row[5])
             self.counts["damaged"] += 1
+        self._check_missing()
         self.counts["missing"] += 1
         return None
 
@@ -142,7 +175,10 @@ class Store:
     async def delete(self, owner: str, id_: str) -> bool:
         """Forget an answer; false if there is none. A conversation that goes on from it still has its items, until
         the last answer behind it is deleted, too."""
-        return await self._database.commit(partial(_delete, owner=owner, id_=id_))
+        deleted = await self._database.commit(partial(_delete, owner=owner, id_=id_))
+        if not deleted:
+            self._check_missing()
+        return deleted
 
     async def input_items(
         self, owner: str, id_: str, *, after: str | None = None, limit: int = 20, order: Order = "desc"
@@ -153,6 +189,7 @@ class Store:
         """
         rows = await self._database.read(partial(_items_in, owner=owner, id_=id_))
         if rows is None:
+            self._check_missing()
             return None
         items = self._sound(rows) or []
         items = items if order == "asc" else items[::-1]
@@ -172,6 +209,7 @@ class Store:
         """
         rows = await self._database.read(partial(_chain, owner=owner, id_=previous, most=most))
         if rows is None:
+            self._check_missing()
             return None
         self._database.write(partial(_touch, owner=owner, id_=previous, now=time.time()))
         return self._sound(rows)
@@ -179,8 +217,12 @@ class Store:
     async def items(self, owner: str, ids: Sequence[str], most: int = sys.maxsize) -> dict[str, StoredItem]:
         """The items with these ids that went into an answer or came out of one, as they were kept last. Where they have
         more than `most` bytes, as many as it takes to know that."""
-        rows = await self._database.read(partial(_items, owner=owner, ids=list(dict.fromkeys(ids)), most=most))
-        return {item.id: item for item in self._sound(rows, whole=False) or []}
+        wanted = list(dict.fromkeys(ids))
+        rows = await self._database.read(partial(_items, owner=owner, ids=wanted, most=most))
+        found = {item.id: item for item in self._sound(rows, whole=False) or []}
+        if len(found) < len(wanted) and sum(len(item.body) for item in found.values()) <= most:
+            self._check_missing()
+        return found
 
     async def item(self, owner: str, id_: str) -> StoredItem | None:
         """The item of that id."""
@@ -213,6 +255,7 @@ class Store:
             packed = await self._database.read(partial(_events, owner=owner, id_=id_))
             data = None if packed is None else _unpacked(packed)
             if data is None:
+                self._check_missing()
                 return None
             log = EventLog(len(data))
             log.events = msgspec.msgpack.decode(data, type=list[bytes])

@@ -88,8 +88,6 @@ class Upstream:
         """How often a part of an answer came: it lives."""
         self.mute = True
         """Whether it has not answered any small question so far, in whatever words."""
-        self.reasons = False
-        """Whether it has said in a stream why that ended, as it does in each one that is whole then."""
         self.listed = Listed(self)
         """The states that it has, from which an answer may begin."""
         self._facts: Facts | None = None
@@ -126,7 +124,6 @@ class Upstream:
     def forget(self) -> None:
         """Ask for the facts again: the server may be another one now."""
         self._facts, self.listed = None, Listed(self)
-        self.reasons = False
 
     async def renew(self) -> bool:
         """Ask for the facts again. Returns whether they are others now; where less is answered than before, they are
@@ -139,7 +136,6 @@ class Upstream:
         if _silent(bodies) != self._silent or told == known:
             return False
         self._facts = told
-        self.reasons = False
         return True
 
     async def _bodies(self) -> list[bytes | None]:
@@ -244,7 +240,6 @@ class Answer:
         self._upstream = upstream
         self._ask = ask
         self._reader = upstream.backend.reader(ask)
-        self._reader.reasons = ask.stream and upstream.reasons
         self._reply: Reply | None = None
         self._replied: Reply | None = None
         self._ready: list[Piece] = []
@@ -392,8 +387,6 @@ class Answer:
             why = None if told else await self._why()
             raise why or self._upstream.mask.error(error) from None
         self._ended = reader.over or not data
-        if self._ask.stream and reader.reasons:
-            self._upstream.reasons = True
         if self._ended:
             return pieces
         if reader.finished and not finished:

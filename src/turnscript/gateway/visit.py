@@ -15,6 +15,7 @@ from turnscript.api import Api
 from turnscript.conversation import Issue, Item
 from turnscript.errors import LossyConversion, Timeout, TooLarge, TurnscriptError
 from turnscript.gateway.callers import Caller
+from turnscript.gateway.config import Server
 from turnscript.gateway.generation import Outcome
 from turnscript.gateway.headers import (
     ANSWER,
@@ -44,6 +45,42 @@ class SlowBody(Timeout):
     """The client takes too long to send its request."""
 
     status = 408
+
+
+class Pace:
+    """How fast a body has to come. `due`: when it is too slow, by the clock of the loop, unless more comes before.
+
+    So many bytes as the least rate has in a tenth of the whole time must come in each such tenth: who has sent much
+    does not sit on it.
+    """
+
+    def __init__(self, settings: Server) -> None:
+        self._settings = settings
+        self._now = asyncio.get_running_loop().time
+        self._end = self._now() + settings.body_timeout
+        self._tenth = settings.body_timeout / _TENTHS
+        self._least = (settings.body_rate or 0) * self._tenth
+        self._came = 0
+        self.due = min(self._end, self._now() + self._tenth) if self._least else self._end
+
+    def came(self, size: int) -> bool:
+        """So many bytes more have come. Returns whether it is `due` at another time now."""
+        self._came += size
+        if not self._least or self._came < self._least:
+            return False
+        self._came = 0
+        self.due = min(self._end, self._now() + self._tenth)
+        return True
+
+    def slow(self) -> SlowBody:
+        """What its client is told when it was due."""
+        if self.due >= self._end:
+            return SlowBody(f"the request's body did not arrive within {self._settings.body_timeout:g} s")
+        least = f"{self._settings.body_rate} bytes a second for {self._tenth:g} s"
+        return SlowBody(f"the request's body came slower than {least}")
+
+
+_TENTHS = 10
 
 
 class Encoded(TurnscriptError):
@@ -134,20 +171,21 @@ class Visit:
         self._timer: asyncio.TimerHandle | None = None
         self._beginning: asyncio.Task[None] | None = None
 
-    async def body(self, limit: int, timeout: float, share: Share) -> bytes:
-        """The whole body, which takes its share of the room, and has it until `forget`. Raises TooLarge, Overloaded,
-        Timeout, Encoded, or ClientGone where there is nobody to tell."""
+    async def body(self, settings: Server, share: Share) -> bytes:
+        """The whole body, which takes its share of the room as it comes, and has it until `forget`. One that has
+        announced more than there is room for now is refused before it comes. Raises TooLarge, Overloaded, Timeout,
+        Encoded, or ClientGone where there is nobody to tell."""
         self.share = share
-        headers = self.headers
+        headers, limit = self.headers, settings.max_body
         said = headers.get("content-length", "")
         if said.isdigit():
             length = int(said)
             if length > limit:
                 raise TooLarge(limit, length)
-            share.take(length)
+            share.check(length)
         body = self._arrived()
         if body is None:
-            body = await self._arriving_body(limit, timeout, share)
+            body = await self._arriving_body(settings, share)
         elif len(body) > limit:
             raise TooLarge(limit)
         else:
@@ -156,14 +194,15 @@ class Visit:
             _check_encoding(headers["content-encoding"].strip(), body)
         return body
 
-    async def _arriving_body(self, limit: int, timeout: float, share: Share) -> bytes:
+    async def _arriving_body(self, settings: Server, share: Share) -> bytes:
+        pace = Pace(settings)
         try:
-            async with asyncio.timeout(timeout):
-                return await self._whole_body(limit, share)
+            async with asyncio.timeout_at(pace.due) as clock:
+                return await self._whole_body(settings.max_body, share, pace, clock)
         except TimeoutError:
-            raise SlowBody(f"the request's body did not arrive within {timeout:g} s") from None
+            raise pace.slow() from None
 
-    async def _whole_body(self, limit: int, share: Share) -> bytes:
+    async def _whole_body(self, limit: int, share: Share, pace: Pace, clock: asyncio.Timeout) -> bytes:
         chunks: list[bytes] = []
         size = 0
         while True:
@@ -174,11 +213,12 @@ class Visit:
             size += len(chunk)
             if size > limit:
                 raise TooLarge(limit)
-            if size > share.size:
-                share.take(size)
+            share.take(size)
             chunks.append(chunk)
             if not message.get("more_body"):
                 return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            if pace.came(len(chunk)):
+                clock.reschedule(pace.due)
 
     def hold(self, served: Served) -> Served:
         """Keep the model that is asked from being closed, though it were taken away meanwhile, until `release`."""

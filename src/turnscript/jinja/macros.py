@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+from turnscript.conversation import Audio, Document, Image
 from turnscript.engine.escape import Escape
+from turnscript.jinja.code import quoted
 from turnscript.jinja.escapes import BROKEN, protecting, refusing
 from turnscript.jinja.spellings import SPELLINGS, Macro
+from turnscript.readable import shown
 
+_NAMED = str(shown(Document(filename="?"))).split('"?"')
 MACROS = {
     **SPELLINGS,
+    # What stands for a part that no text can show; nothing for any other part.
+    "unseen": Macro(
+        f"""\
+{{%- macro unseen(part) -%}}
+  {{%- if part.type in ["image_url", "input_image", "image"] -%}}{{{{- {quoted(str(shown(Image())))} -}}}}
+  {{%- elif part.type in ["input_audio", "audio"] -%}}{{{{- {quoted(str(shown(Audio())))} -}}}}
+  {{%- elif part.type in ["file", "input_file", "document"] -%}}
+    {{%- if part.file is defined and part.file.filename is defined and part.file.filename is string -%}}
+      {{{{- {quoted(_NAMED[0])} ~ part.file.filename|tojson ~ {quoted(_NAMED[1])} -}}}}
+    {{%- else -%}}{{{{- {quoted(str(shown(Document())))} -}}}}
+    {{%- endif -%}}
+  {{%- endif -%}}
+{{%- endmacro -%}}"""
+    ),
     # The text of a content: a string, or parts of which those that are texts are joined by newlines.
     "texts": Macro(
         """\
@@ -21,10 +39,15 @@ MACROS = {
         {%- if ns.more -%}{{- "\\n" -}}{%- endif -%}
         {%- set ns.more = true -%}
         {%- if part.type == "text" -%}{{- part.text -}}{%- else -%}{{- part.refusal -}}{%- endif -%}
+      {%- elif unseen(part) -%}
+        {%- if ns.more -%}{{- "\\n" -}}{%- endif -%}
+        {%- set ns.more = true -%}
+        {{- unseen(part) -}}
       {%- endif -%}
     {%- endfor -%}
   {%- endif -%}
-{%- endmacro -%}"""
+{%- endmacro -%}""",
+        ("unseen",),
     ),
     # The thoughts among the parts of a content, as Mistral's API has them, and llama.cpp for its models.
     "thoughts": Macro(

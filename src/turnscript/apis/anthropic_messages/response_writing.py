@@ -1,7 +1,7 @@
 """Owns writing items as the content blocks of a response, and why it ended; whole responses and streams write alike.
 
 An answer leaves here so that its reader is never misled: a call is only told whole, arguments that are no object are
-wrapped in one, a stop string is named only if the client asked for it, and an ending that nobody knows is no ending.
+wrapped in one, a stop string is named only if the client asked for it, and an ending that nobody knows is no good one.
 """
 
 from __future__ import annotations
@@ -36,15 +36,13 @@ from turnscript.conversation import (
     Usage,
     text_content,
 )
-from turnscript.errors import UpstreamError
 from turnscript.jsontext import Json, is_object, json_of
 from turnscript.losses import Loss, LossKind
 from turnscript.pairing import legal_id, unused_id
+from turnscript.reasons import check_end, meaning
 from turnscript.sources import NOT_HERE
 
 _TIERS = frozenset({"standard", "priority", "batch"})
-_FAILURES = frozenset({"error", "failed", "cancelled", "abort"})
-"""Finish reasons of backends that are no end of an answer."""
 
 
 class AnswerWriter:
@@ -243,8 +241,7 @@ class AnswerWriter:
 
         Raises UpstreamError for a reason that says the answer failed.
         """
-        if reason in _FAILURES:
-            raise UpstreamError(f"the backend ended the answer with the reason {reason!r}, which is no end")
+        check_end(reason)
         if reason == "stop" and stop_sequence is not None and (self.any_stop or stop_sequence in self._stops):
             return {"stop_reason": "stop_sequence", "stop_sequence": stop_sequence}
         if stop_sequence is not None:
@@ -258,6 +255,12 @@ class AnswerWriter:
 
     def _stop_reason(self, reason: str | None) -> str | None:
         word = STOP_REASONS.get(reason or "", reason)
+        own = self.origin == self._api_origin or word in STOP_REASONS.values() or word in OWN_REASONS
+        if word is not None and not own:
+            known = STOP_REASONS.get(meaning(word))
+            why = f"nobody knows an end {word!r}, so it is no good one" if known is None else f"{word!r} is that"
+            word = known or "max_tokens"
+            self._end_is(word, why)
         if word == "end_turn" and self._refusal is not None:
             self._end_is("refusal", "the answer is a refusal")
             return "refusal"
@@ -267,10 +270,7 @@ class AnswerWriter:
         if word == "tool_use" and not self._calls:
             self._end_is("end_turn", "the answer calls no tool")
             return "end_turn"
-        if word is None or reason in STOP_REASONS or word in OWN_REASONS or self.origin == self._api_origin:
-            return word
-        self.rendering.lose("$.finish_reason", "dropped", f"{self.rendering.target} has no ending {word!r}")
-        return None
+        return word
 
     def _end_is(self, word: str, why: str) -> None:
         self.rendering.lose("$.finish_reason", "approximated", f"{word!r}, because {why}")

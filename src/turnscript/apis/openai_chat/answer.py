@@ -6,48 +6,30 @@
 | `function_call` | `tool_calls` |
 | any other | the same: what the server said |
 
-To write, the words of other APIs are translated and reported; one that nobody knows is written as it is, because every
-official word would be a lie.
+To write, the words of other APIs are translated and reported; one that nobody knows is `length`, unless it came
+from this API: clients take an unknown word for a good end.
 """
 
 from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.answers import Counts
+from turnscript.answers import Counts, plain_reason
 from turnscript.api import Rendering
 from turnscript.apis.openai_chat.objects import Content
 from turnscript.conversation import Request
-from turnscript.errors import UpstreamError
 from turnscript.jsontext import Json
+from turnscript.reasons import CALLED, STOP
 from turnscript.wire import Reader, Wire
 
 ORIGIN = "openai-chat"
 COUNTS = Counts("prompt_tokens", "completion_tokens")
 
-STOP, LENGTH, CALLED, FILTERED = "stop", "length", "tool_calls", "content_filter"
 LEGACY_CALL = "function_call"
 REASONING = "reasoning"
 """The second name for thoughts: where one stood, an answer of this API has it again."""
 COMPLETE = frozenset({STOP, CALLED})
 """Reasons with which nothing was cut off."""
-
-_TRANSLATED = {
-    "model_context_window_exceeded": (LENGTH, "that the context is full is said as a limit on tokens"),
-    "refusal": (FILTERED, "a refusal is said as a filter"),
-    "pause_turn": (STOP, "a pause of the model is said as its end"),
-    "compaction": (STOP, "a compaction is said as the end"),
-    "max_messages": (LENGTH, "a limit on messages is said as one on tokens"),
-    "steered": (STOP, "that the client broke in is said as the end"),
-}
-
-FAILURES = frozenset({"error", "failed", "cancelled", "abort"})
-"""Reasons that are no end: there is an error instead."""
-
-
-def broke_off(reason: str | None) -> UpstreamError:
-    """The error for an answer that has no end."""
-    return UpstreamError(f"the answer broke off: {reason}", retryable=True)
 
 
 # Objects. A whole message and a delta are of one shape, but for the places of calls.
@@ -123,11 +105,8 @@ def finish_word(rendering: Rendering, reason: str | None, called: bool, legacy: 
     if reason is None:
         word = CALLED if called else STOP
         rendering.lose("$.finish_reason", "invented", f"nobody said why the answer ended: {word}")
-    elif reason in _TRANSLATED:
-        word, detail = _TRANSLATED[reason]
-        rendering.lose("$.finish_reason", "approximated", detail)
     else:
-        word = reason
+        word = plain_reason(rendering, reason)
     if word == CALLED and not called:
         rendering.lose("$.finish_reason", "approximated", "there is no call: said as the end")
         return STOP

@@ -17,10 +17,8 @@ from turnscript.answers import came_to_nothing, lose_id, lose_usage, made_id, wr
 from turnscript.api import Api, Body, Rendering, Reply, merge
 from turnscript.apis.openai_chat.answer import (
     COUNTS,
-    FAILURES,
     LEGACY_CALL,
     REASONING,
-    broke_off,
     finish_word,
     is_legacy,
 )
@@ -44,10 +42,12 @@ from turnscript.apis.openai_chat.thoughts import entry, is_within, piece
 from turnscript.chunked import ChunkEnding, asks_usage, encoded
 from turnscript.citations import take_pages, wrapped
 from turnscript.conversation import Assistant, Item, Opaque, Refusal, Request, Text, Thinking, ToolCall
+from turnscript.errors import UpstreamError
 from turnscript.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, ScoredDelta, no_event
 from turnscript.grouping import slot_of
 from turnscript.jsontext import Json, read_object
 from turnscript.losses import Loss
+from turnscript.reasons import check_end
 from turnscript.sources import not_here, part_path
 from turnscript.sse import HOLE, frame, template
 
@@ -264,8 +264,10 @@ class ChatStreamRenderer(ChunkEnding):
     # The end.
 
     def _finish(self, out: list[bytes], end: MessageEnd) -> None:
-        if end.finish_reason in FAILURES:
-            out.append(self.fail(broke_off(end.finish_reason)))
+        try:
+            check_end(end.finish_reason)
+        except UpstreamError as error:
+            out.append(self.fail(error))
             return
         last = self._rendering_for(end.origin)
         extra = {} if last.foreign else end.extra

@@ -38,12 +38,9 @@ from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, leftover, merg
 from turnscript.apis.openai_chat.answer import (
     COMPLETE,
     COUNTS,
-    FAILURES,
-    FILTERED,
     LEGACY_CALL,
     REASONING,
     Piece,
-    broke_off,
     finish_word,
     is_legacy,
 )
@@ -77,6 +74,7 @@ from turnscript.grouping import hints, shape_of, slot_of
 from turnscript.jsontext import Json, is_object, read_list, read_object, safe_json_string
 from turnscript.logprobs import TokenLogprob
 from turnscript.losses import Loss
+from turnscript.reasons import FILTERED, check_end
 from turnscript.sources import part_path
 
 # Reading.
@@ -396,8 +394,7 @@ def write_response(api: Api, response: Response, request: Request, reply: Reply)
 
 
 def _write_any(api: Api, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
-    if response.finish_reason in FAILURES:
-        raise broke_off(response.finish_reason)
+    check_end(response.finish_reason)
     rendering = rendering_of(api, response.items, response.origin)
     message = Message(rendering, request, reply.reasoning_name)
     for item in response.items:

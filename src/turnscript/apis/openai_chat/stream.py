@@ -11,12 +11,10 @@ from msgspec import UNSET, UnsetType
 from turnscript.answers import Gathered, head_of, only_first, read_usage
 from turnscript.api import Head, leftover
 from turnscript.apis.openai_chat.answer import (
-    CALLED,
     COUNTS,
     LEGACY_CALL,
     ORIGIN,
     REASONING,
-    STOP,
     Answer,
     Choice,
     Piece,
@@ -31,6 +29,7 @@ from turnscript.errorobject import upstream_error
 from turnscript.errors import InvalidRequest
 from turnscript.events import Event, MessageEnd
 from turnscript.jsontext import Json, plain
+from turnscript.reasons import CALLED, STOP
 from turnscript.sources import says_nothing
 from turnscript.wire import Wire
 

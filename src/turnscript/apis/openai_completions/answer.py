@@ -32,6 +32,7 @@ from turnscript.answers import (
     lose_usage,
     made_id,
     only_first,
+    plain_reason,
     read_usage,
     write_usage,
 )
@@ -56,6 +57,7 @@ from turnscript.events import Event, MessageEnd, NextText, PartDelta, PartEnd, P
 from turnscript.jsontext import Json, plain, read_object
 from turnscript.logprobs import TokenLogprob
 from turnscript.losses import Loss
+from turnscript.reasons import CALLED, STOP, check_end
 from turnscript.sources import not_here, part_path
 from turnscript.sse import HOLE, frame, template
 from turnscript.wire import Reader, Wire
@@ -67,17 +69,6 @@ COUNTS = Counts(
     "completion_tokens",
     (("prompt", "prompt_tokens"), ("completion", "completion_tokens"), ("total", "total_tokens")),
 )
-STOP, LENGTH, FILTERED = "stop", "length", "content_filter"
-_WORDS = {
-    "tool_calls": STOP,
-    "model_context_window_exceeded": LENGTH,
-    "refusal": FILTERED,
-    "pause_turn": STOP,
-    "compaction": STOP,
-    "max_messages": LENGTH,
-    "steered": STOP,
-}
-_FAILURES = frozenset({"error", "failed", "cancelled", "abort"})
 _STOPS = ("stop_reason", "matched_stop")
 _NULL = Json(b"null")
 
@@ -299,11 +290,12 @@ class _Writer:
     def choice(self, rendering: Rendering, end: Response | MessageEnd, text: str) -> Body:
         """The choice with the finish reason."""
         reason = end.finish_reason
+        word = STOP if reason is None else plain_reason(rendering, reason)
         if reason is None:
             rendering.lose("$.finish_reason", "invented", "nobody said why the answer ended: stop")
-        elif reason in _WORDS:
-            rendering.lose("$.finish_reason", "approximated", f"{reason} is said as {_WORDS[reason]}")
-        word = STOP if reason is None else _WORDS.get(reason, reason)
+        elif word == CALLED:
+            word = STOP
+            rendering.lose("$.finish_reason", "approximated", f"{reason} is said as {word}")
         rest = read_object(end.extra["choices"]) if "choices" in end.extra and not rendering.foreign else {}
         choice: Body = {"index": index_of(rest), "text": text, "finish_reason": word}
         merge(choice, rest)
@@ -328,10 +320,6 @@ class _Writer:
                 body.setdefault(key, value)
 
 
-def _broke_off(reason: str | None) -> UpstreamError:
-    return UpstreamError(f"the answer broke off: {reason}", retryable=True)
-
-
 def usage_body(usage: Usage, extra: Extra, own: bool) -> Body:
     """The token counts."""
     return write_usage(usage, read_object(extra["usage"]) if own and "usage" in extra else {}, COUNTS)
@@ -339,8 +327,7 @@ def usage_body(usage: Usage, extra: Extra, own: bool) -> Body:
 
 def write_response(api: Api, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
     """The body of an answer, and what could not be said. Raises UpstreamError for one that failed."""
-    if response.finish_reason in _FAILURES:
-        raise _broke_off(response.finish_reason)
+    check_end(response.finish_reason)
     writer = _Writer(api, request)
     rendering = writer.rendering(response.items, response.origin)
     text = "".join([writer.text_of(rendering, item) for item in response.items])
@@ -437,8 +424,10 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
             out.append(self._text(text))
 
     def _finish(self, out: list[bytes], end: MessageEnd) -> None:
-        if end.finish_reason in _FAILURES:
-            out.append(self.fail(_broke_off(end.finish_reason)))
+        try:
+            check_end(end.finish_reason)
+        except UpstreamError as error:
+            out.append(self.fail(error))
             return
         rendering = self.rendering([], end.origin)
         body = self.body(self.id, self.created, [self.choice(rendering, end, "")])

@@ -6,7 +6,7 @@
 | `length` | `incomplete`, `max_output_tokens` |
 | `content_filter` | `incomplete`, `content_filter` |
 | `cancelled` | `cancelled` |
-| `error`, `failed`, `abort` | none: the answer failed |
+| `error`, `failed`, `abort`, `timeout`, ... | none: the answer failed |
 | any other word | `incomplete` with that word as its reason: what is not known to be a good end is not told as one |
 """
 
@@ -22,6 +22,7 @@ from turnscript.conversation import Assistant, Extra, Item, Refusal, ToolCall
 from turnscript.errors import UpstreamError
 from turnscript.jsontext import Json
 from turnscript.losses import LossKind
+from turnscript.reasons import CALLED, FILTERED, LENGTH, STOP, check_end, meaning
 from turnscript.wire import Reader, Wire
 
 COMPLETED, INCOMPLETE, FAILED, CANCELLED = "completed", "incomplete", "failed", "cancelled"
@@ -29,11 +30,10 @@ IN_PROGRESS = "in_progress"
 
 Lose = Callable[[str, LossKind, str], None]
 
-_NATURAL = frozenset({"stop", "tool_calls", "function_call"})
-_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
+_NATURAL = frozenset({STOP, CALLED})
+_REASONS = {LENGTH: "max_output_tokens", FILTERED: "content_filter"}
 _WORDS = {reason: word for word, reason in _REASONS.items()}
 _OWN_REASONS = frozenset({"max_messages", "steered"})
-_FAILURES = frozenset({"error", "failed", "abort"})
 _OVERFLOW = frozenset({"model_context_window_exceeded", "context_length_exceeded"})
 
 COUNTS = Counts("input_tokens", "output_tokens")
@@ -76,26 +76,28 @@ def write_ending(reason: str | None, items: Iterable[Item], lose: Lose, *, own: 
 
     `own`: the answer came from this API, and so did the word for its end.
     """
-    if reason in _FAILURES:
-        raise UpstreamError(f"the answer broke off: {reason}", retryable=True)
     if reason is None:
         lose("$.finish_reason", "invented", "nobody said why the answer ended; it is told as completed")
         return COMPLETED, None
+    if reason == CANCELLED:
+        return CANCELLED, None
+    check_end(reason)
+    if reason == "refusal":
+        lose("$.finish_reason", "approximated", "that the model declined shows in what it said only")
+        return (COMPLETED, None) if _declines(items) else (INCOMPLETE, _REASONS[FILTERED])
+    if not own and meaning(reason) != reason:
+        lose("$.finish_reason", "approximated", f"{reason!r} is told as {meaning(reason)!r}")
+        reason = meaning(reason)
     if reason in _NATURAL:
         _lose_natural(reason, items, lose)
         return COMPLETED, None
     if reason in _REASONS:
         return INCOMPLETE, _REASONS[reason]
-    if reason == CANCELLED:
-        return CANCELLED, None
     if reason in _OWN_REASONS:
         return INCOMPLETE, reason
     if reason in _OVERFLOW:
         lose("$.finish_reason", "approximated", "a full context is told as the token limit")
-        return INCOMPLETE, _REASONS["length"]
-    if reason == "refusal":
-        lose("$.finish_reason", "approximated", "that the model declined shows in what it said only")
-        return (COMPLETED, None) if _declines(items) else (INCOMPLETE, "content_filter")
+        return INCOMPLETE, _REASONS[LENGTH]
     if not own:
         lose("$.finish_reason", "approximated", f"there is no word for {reason!r} here; it is told as incomplete")
     return INCOMPLETE, None if own and reason == INCOMPLETE else reason

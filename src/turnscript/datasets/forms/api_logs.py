@@ -45,6 +45,7 @@ from turnscript.datasets.row_checks import check_items
 from turnscript.errors import InvalidInput, UpstreamError
 from turnscript.events import fold
 from turnscript.jsontext import Json
+from turnscript.reasons import is_cut
 from turnscript.recording import api_of, is_stream
 from turnscript.registry import apis, get_api
 
@@ -61,11 +62,6 @@ _OF_RESPONSES = frozenset({"output", "choices", "usage", "status", "object", "er
 _SETTINGS = frozenset({"audio", "options", "reasoning", "text", "thinking"})
 _UNREAD = CONVERSATIONAL - _SETTINGS | {"previous_response_id"}
 _EMPTY = (b"null", b'""', b"[]", b"{}")
-_ENDED = frozenset(
-    {"stop", "tool_calls", "function_call", "stop_sequence", "end_turn", "eos", "eos_token", "complete", "completed"}
-)
-"""Finish reasons with which the model ended its turn itself. What is not known to be one may be a cut."""
-
 
 _LOOKED_AT = frozenset({"messages", "input", "prompt", "request", "request_body", "inputs", "body"})
 
@@ -179,7 +175,7 @@ class ApiLog(Form):
                 raise BadRow(Code.SHAPE, f"the response is an error, or not whole: {error}", path=at) from None
             except InvalidInput as error:
                 raise _moved(error, at) from None
-            cut = (response.finish_reason or "stop").lower() not in _ENDED
+            cut = is_cut(response.finish_reason)
             broken = [issue for issue in response.issues if issue.kind not in _HARMLESS]
             if broken:
                 code = Code.UNFINISHED if cut else Code.SHAPE

@@ -13,7 +13,7 @@ from turnscript.conversation import Assistant, Item, System, Text, Thinking, Too
 from turnscript.engine.template.marks import Protected, holds_marks, mark, marks
 from turnscript.engine.template.tools import NO_FUNCTIONS, Functions
 from turnscript.losses import Loss
-from turnscript.readable import readable
+from turnscript.readable import readable, shown, unseen
 from turnscript.sources import message_path
 
 Message = dict[str, Any]
@@ -188,11 +188,12 @@ class Marked:
                 return self.content(text, position)
         texts = []
         for index, part in enumerate(content):
-            text = readable(part)
-            if text is None:
+            text = shown(part)
+            if readable(part) is None:
                 detail = f"a part of the kind {type(part).__name__.lower()} has no place in a text"
+                detail = detail if text is None else unseen(part)
                 self.losses.append(Loss(f"{_place(item, position)}.content[{index}]", "dropped", detail))
-            else:
+            if text is not None:
                 texts.append(text)
         if len(texts) > 1 and self.manner.lists:
             return [{"type": "text", "text": self.content(text, position)} for text in texts]
