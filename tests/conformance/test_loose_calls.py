@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 import pytest
 
 import turnscript as ts
-from tests.conformance.test_parser_laws import check_events, every_cut
+from tests.conformance.test_parser_laws import check_events, content_of, events_behind, every_cut
 from tests.growth import assert_grows_below
 from turnscript.engine.layout import layout_of
+from turnscript.engine.states import model_turn, states_of
 from turnscript.engine.tagcalls import TagCall
 from turnscript.engine.xmlcalls import XmlParameters
 from turnscript.events import Event
@@ -126,6 +128,37 @@ def called(format_: Format, calls: list[ts.Item]) -> str:
 
 
 @pytest.mark.parametrize("name", [*ts.formats(), *ts.model_formats()])
+def test_a_call_inside_a_thought_counts_only_if_that_is_not_closed(name: str) -> None:
+    """A closing behind it says that it was quoted; without one, it ends the thought, unless it may be a mere fence."""
+    format_ = ts.get_format(name)
+    states = states_of(format_.document, model_turn(format_.document), False, (), "any")
+    thoughts = {f"{one.open}{one.head_end}": one for one in states.places if one.kind == "thinking" and one.close}
+    if not thoughts or all(one.kind != "tool_call" for one in states.places):
+        return
+    prompt = format_.prompt(ts.Request(conversation=ts.Conversation(items=[HELLO], tools=TYPED)), thinking=True)
+    opened = [one for one in thoughts if prompt.text.rstrip().endswith(one.strip())]
+    begun, thought = ("", thoughts[opened[0]]) if opened else next(iter(thoughts.items()))
+    if states.quoting(thought) is None:  # the closing may be another's, too
+        return
+    answer = states.layout.places["assistant"]
+    written = called(format_, [ts.ToolCall(name="get_weather", arguments='{"city": "Paris"}')])
+    closings = {one.close.strip() for one in states.places}
+    for end in (*states.strangers, states.turn.close.strip(), *prompt.stops):
+        written = written.partition(end)[0] if end and end not in closings else written
+    counts = [] if written.startswith("```") else ["Paris"]
+    joint = f"{thought.close}{states.joint('thinking', 'assistant')}{answer.open}{answer.head_end}"
+    for behind, expected in ((f" there.{joint}Hi.", []), ("", counts)):
+        text = f"{begun}I write\n\n{written}{behind}"
+        whole = check_events(events_behind(prompt, [text]), text)
+        said, calls = told(whole)
+        assert expected == [json.loads(arguments)["city"] for _, arguments in calls]
+        assert not behind or ("Hi.", True) == (said, f"I write\n\n{written} there." in content_of(whole.items[0]))
+        for size in (1, 2, 5, 11):
+            pieces = [text[at : at + size] for at in range(0, len(text), size)]
+            assert whole == check_events(events_behind(prompt, pieces), text)
+
+
+@pytest.mark.parametrize("name", [*ts.formats(), *ts.model_formats()])
 def test_a_value_ends_without_its_closing_too(name: str) -> None:
     """Each of them, and all: where the next one begins, where the call ends, and where the answer does."""
     format_ = ts.get_format(name)
@@ -163,3 +196,15 @@ def test_values_without_their_closing_take_linear_time(written: str, closed: str
         return lambda: answered(format_, pieces)
 
     assert_grows_below(24, read, 16_384, 262_144)
+
+
+@pytest.mark.parametrize("name", [*ts.formats(), *ts.model_formats()])
+def test_a_tool_that_nobody_offers_is_told_and_nothing_of_it_vanishes(name: str) -> None:
+    """In no tag of the format it is text. In the format's own it is a call, because the model meant one."""
+    format_ = ts.get_format(name)
+    for loose in ('{"name": "delete_all", "arguments": {"x": 1}}', "<tools>" + CALL % "x" + "</tools>"):
+        for written in (loose, f"Look:\n{loose}", f"```json\n{loose}\n```"):
+            for pieces in ([written], list(written)):
+                whole = check_events(answered(format_, pieces, TYPED), written)
+                kinds = {one.kind for one in whole.issues}
+                assert (written, []) == told(whole) or (told(whole)[1] and "unknown_tool" in kinds)

@@ -50,7 +50,6 @@ OTHERWISE = {
     "kimi/k2i-vllm-noise-between-markers": "what stands between marks is kept",
     "kimi/k3-bug-response-only-completion": "an answer inside a thought that the prompt has opened",
     "llama/l4-truncated-missing-close-bracket": "the first call of a list is whole, and only the second cut",
-    "mistral/llamacpp-ministral3-marker-in-reasoning": "a call inside a thought ends it",
     "mistral/vllm-v11-think-text": "the marks of another model's thoughts",
 }
 """The fixtures that we read otherwise, each with the reason."""

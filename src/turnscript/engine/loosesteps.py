@@ -13,7 +13,7 @@ from sys import maxsize
 
 from msgspec.structs import replace
 
-from turnscript.conversation import Assistant, Issue, Tool, ToolCall
+from turnscript.conversation import Assistant, Issue, Thinking, Tool, ToolCall
 from turnscript.engine.callsteps import SPACE, CallSteps
 from turnscript.engine.loose import LooseCall, LooseRun, calls_of
 from turnscript.engine.scanner import WIDEST, Scanner
@@ -29,7 +29,7 @@ _ENDS = (Do.END, Do.FOREIGN, Do.STOP, Do.ON, Do.CLOSE, Do.OPEN, Do.GROUP)
 class LooseSteps(CallSteps):
     """Reads calls that stand in no tag of the format."""
 
-    __slots__ = ("_back_to", "_held_run", "_run_raw", "_spared")
+    __slots__ = ("_back_to", "_held_run", "_quoted", "_run_raw", "_spared", "_unquoted")
 
     def __init__(
         self, states: States, tools: Mapping[str, Tool] | None, strict: bool = False, may_stay_open: bool = False
@@ -38,6 +38,7 @@ class LooseSteps(CallSteps):
         self._held_run: LooseRun | None = None
         self._run_raw: list[str] = []
         self._back_to: Step = self._gap  # the step that reads it, if it is text
+        self._quoted = self._unquoted = -maxsize  # up to where calls inside a thought are its text, or count
         self._spared = -maxsize  # up to where, in all that was given, no such calls are looked for
 
     def _begin_run(self) -> None:
@@ -153,6 +154,41 @@ class LooseSteps(CallSteps):
         self._call_raw, self._head = [], {}
         self._enter_gap(place.kind, self._group)
         return True
+
+    # Calls inside a thought: if its closing follows, they are quoted there.
+
+    def _may_be_quoted(self, position: int) -> bool:
+        """Return whether a call that begins there is inside a thought, which may have its closing behind it."""
+        if self._state.kind != Thinking.kind or self._seeding or self._offset + position < self._unquoted:
+            return False
+        return self._states.quoting(self._the_place()) is not None
+
+    def _is_quoted(self, position: int) -> bool:
+        """Return whether calls that stand there are known to be quoted."""
+        return self._offset + position < self._quoted
+
+    def _quote(self, text: str, position: int) -> int:
+        """Look for what closes the thought in which a call begins. Nothing is told before that."""
+        scanner = self._states.quoting(self._the_place())
+        assert scanner is not None
+        found = scanner.find(text, position, self._closing)
+        if found is not None:
+            end = found.start()
+        else:
+            end = len(text) if self._closing else scanner.hold(text, position)
+        self._run_raw.append(text[position:end])
+        if found is not None:
+            self._end_quote(end, quoted=scanner.actions[found[0]].do is Do.CLOSE)
+        return end
+
+    def _end_quote(self, position: int, *, quoted: bool) -> None:
+        """Read again what was held: as the thought's text, or as calls that end it."""
+        self._again, self._run_raw = "".join(self._run_raw), []
+        if quoted and self._again:
+            self._quoted = self._offset + position
+        else:
+            self._unquoted = self._offset + position + 1  # what ends the thought may begin as the call does
+        self._step = self._text
 
     def _end_run(self) -> None:
         """End a run inside which the text is over: its calls are told, or read as text."""

@@ -275,6 +275,9 @@ class TurnParser(LooseSteps):
         if self._uncounted or self._seeding:
             behind = len(text) if self._seeding else position + self._uncounted
             scanner, found, held = self._by_parts(text, position, self._state.own, behind)
+        elif self._is_quoted(position):
+            quoted = self._states.without_calls(self._the_place())
+            scanner, found, held = self._by_parts(text, position, quoted, self._quoted - self._offset)
         elif spared:
             scanner, found, held = self._by_parts(text, position, self._state.plain, self._spared - self._offset)
         else:
@@ -283,6 +286,10 @@ class TurnParser(LooseSteps):
             action = scanner.actions[found[0]]
             if action.do is Do.LOOSE:
                 return self._begin_run_in_text(text, position, found)
+            if action.do in (Do.OPEN, Do.GROUP) and self._may_be_quoted(found.start()):
+                self._content(text[position : found.start()])
+                self._step = self._quote
+                return found.start()
             end = found.end() - action.ahead
             self._content(text[position : found.start()])
             self._act(action, text[found.start() : end], found.start())
@@ -434,6 +441,9 @@ class TurnParser(LooseSteps):
             self._unclosed_text()
         elif self._held_run is not None:
             self._end_run()
+        elif step == self._quote:
+            self._end_quote(0, quoted=False)
+            self._read_again()
         elif step == self._call and self._mend_end():
             pass
         elif step in (self._call, self._header, self._broken):

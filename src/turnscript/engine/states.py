@@ -124,6 +124,8 @@ class States:
         self._texts: dict[Place, State] = {}
         self._closings: dict[Place, State] = {}
         self._tags: dict[Place, Tags] = {}
+        self._quoting: dict[Place, Scanner[Action] | None] = {}
+        self._uncalled: dict[Place, Scanner[Action]] = {}
 
     @property
     def stoppable(self) -> bool:
@@ -173,6 +175,35 @@ class States:
     def loose_start(self) -> Scanner[Action]:
         """Return what such calls begin with where a text begins."""
         return Scanner(self._loose_literals(("",)))
+
+    def quoting(self, thought: Place) -> Scanner[Action] | None:
+        """Return what is looked for behind a call that begins inside a thought: what closes that, or ends it otherwise.
+
+        None where the closing of a thought is that of other segments, too, so that it tells nothing.
+        """
+        if thought not in self._quoting:
+            self._quoting[thought] = self._closing_of(thought)
+        return self._quoting[thought]
+
+    def _closing_of(self, thought: Place) -> Scanner[Action] | None:
+        core, again = thought.close.strip(), f"{thought.open}{thought.head_end}".strip()
+        others = [self.turn.close, *(one.close for one in self.places), *(group.close for group in self._groups())]
+        if self.strict or not core or [one.strip() for one in others].count(core) > 1:
+            return None
+        opens = {again: Action(Do.AGAIN, len(again), thought)} if again else {}
+        return Scanner(opens | self._ends() | self._client() | self._closes(thought), thought.escape)
+
+    def without_calls(self, place: Place) -> Scanner[Action]:
+        """Return what is looked for in a text of which it is known that calls in it are quoted."""
+        scanner = self._uncalled.get(place)
+        if scanner is None:
+            kept = {
+                literal: action
+                for literal, action in self._text_literals(place, self._client()).items()
+                if action.do not in (Do.OPEN, Do.GROUP)
+            }
+            scanner = self._uncalled[place] = Scanner(kept, place.escape)
+        return scanner
 
     def rest(self, place: Place) -> State:
         """Return the state inside a text that goes on to the end of the turn, whatever stands in it."""
