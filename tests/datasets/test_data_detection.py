@@ -313,13 +313,13 @@ TURNS = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo
 @pytest.mark.parametrize(
     ("row", "typo", "meant", "form"),
     [
-        ({"mesages": TURNS}, "mesages", "messages", "messages"),
+        ({"mssages": TURNS}, "mssages", "messages", "messages"),
         ({"Messages": TURNS}, "Messages", "messages", "messages"),
         ({"messages": [{"rol": "user", "content": "Hi"}]}, "rol", "role", "messages"),
         ({"conversations": [{"form": "human", "value": "Hi"}]}, "form", "from", "sharegpt"),
-        ({"instruction": "a", "ouput": "b", "id": 7}, "ouput", "output", "alpaca"),
+        ({"instruction": "a", "outputt": "b", "id": 7}, "outputt", "output", "alpaca"),
         ({"prompt": "a", "chosn": "b", "rejected": "c"}, "chosn", "chosen", "preference"),
-        ({"texxt": "Once upon a time."}, "texxt", "text", "text"),
+        ({"textt": "Once upon a time."}, "textt", "text", "text"),
     ],
 )
 def test_a_typo_in_a_key_names_the_form_that_it_nearly_is(row: Any, typo: str, meant: str, form: str) -> None:
@@ -333,7 +333,7 @@ def test_what_is_nearly_nothing_says_nothing_of_it() -> None:
     deep: Any = []
     for _ in range(500):
         deep = [deep]
-    for row in (ODD, {"a": 1}, {"mesages": deep}, {f"mesages{at}": at for at in range(3000)}):
+    for row in (ODD, {"a": 1}, {"mssages": deep}, {f"mssages{at}": at for at in range(3000)}):
         assert "nearly" not in detect(row).refusal
 
 
