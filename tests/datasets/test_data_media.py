@@ -78,12 +78,13 @@ def test_a_picture_is_left_out_where_somebody_says_so(tmp_path: Path) -> None:
     assert verify(tmp_path / "out").ok
 
 
-def test_a_picture_that_the_format_shows_stays(tmp_path: Path) -> None:
-    """By its address, which is all that a prompt of the Universal transcript shows."""
+def test_the_address_of_a_picture_is_no_picture(tmp_path: Path) -> None:
+    """It is all that a prompt of the Universal transcript shows, and no model sees through it."""
     content = [{"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]
     row = {"messages": [{"role": "user", "content": content}, {"role": "assistant", "content": "A cat."}]}
     file = written(tmp_path / "rows.jsonl", [json.dumps(row).encode()])
-    assert 1 == built(plan_for(file, format="rwkv-universal"), tmp_path / "out").written
+    assert {"E_MEDIA": 1} == built(plan_for(file, format="rwkv-universal"), tmp_path / "out").rejected
+    assert 1 == built(plan_for(file, format="rwkv-universal", media="drop"), tmp_path / "all").written
 
 
 @pytest.mark.parametrize("form", ["openai-completions", "prompt-completion", "text", "alpaca", "messages"])

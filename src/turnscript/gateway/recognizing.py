@@ -106,4 +106,4 @@ async def _told(url: str, backend: Backend, reached: Reached) -> _Told:
 
 
 def _known(facts: Facts) -> int:
-    return sum(value is not None for value in astuple(facts))
+    return sum(said != unsaid for said, unsaid in zip(astuple(facts), astuple(Facts()), strict=True))
