@@ -16,7 +16,7 @@ import shutil
 import signal
 import socket
 import sqlite3  # noqa: F401
-import subprocess  # noqa: F401
+import subprocess
 import sys
 import tempfile  # noqa: F401
 import urllib.request  # noqa: F401
@@ -49,6 +49,7 @@ def become_windows() -> None:
     for module, names in NAMES.items():
         for name in names.split():
             vars(module).pop(name, None)
+    subprocess.Popen.kill = subprocess.Popen.terminate  # type: ignore[method-assign]  # as it is there
     # Python 3.13 looks for these when it is loaded: `dir_fd`, and which processors a process may use.
     vars(shutil)["_use_fd_functions"] = False
     vars(os)["process_cpu_count"] = os.cpu_count

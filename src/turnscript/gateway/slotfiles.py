@@ -78,8 +78,8 @@ class SlotFiles:
         if before == session:
             return
         writing = self._writing.get(slot.number)
-        if writing is not None:
-            await asyncio.wait((writing,), timeout=PATIENCE)
+        if writing is not None:  # which is given up after PATIENCE
+            await asyncio.wait((writing,))
         file = self._files.get(session) if session is not None else None
         if file is None or session is None or self._unable:
             return
