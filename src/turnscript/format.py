@@ -37,7 +37,7 @@ from turnscript.engine.read import claims_document, read_document
 from turnscript.engine.render import write_document
 from turnscript.engine.replay import Replays
 from turnscript.engine.spans import Span, Writer, text_of_spans
-from turnscript.engine.table import Document, shown_whole, with_ends
+from turnscript.engine.table import Document, as_seen, shown_whole, with_ends
 from turnscript.engine.template.template import Template
 from turnscript.engine.template_prompt import History, Wanted, begin_template_prompt, write_with_template
 from turnscript.errors import InvalidRequest, LossyConversion, UnknownName, Unsupported
@@ -52,6 +52,9 @@ from turnscript.sources import in_source_words, unnamed
 
 View = Literal["archive", "prompt"]
 VIEWS = ("archive", "prompt")
+
+_AROUND = "\ufeff \t\r\n"
+"""What may stand around a transcript, and is no part of it."""
 
 
 class Format(Struct, frozen=True):
@@ -78,9 +81,18 @@ class Format(Struct, frozen=True):
         return replace(self, document=self.variants[option])
 
     def with_ends(self, start: str = "", end: str = "") -> Format:
-        """The same format with other strings around a document: those of a base model, or none."""
+        """The same format with other strings around a document, also in prompts: those of a base model, or none."""
         variants = {option: with_ends(document, start, end) for option, document in self.variants.items()}
         return replace(self, document=with_ends(self.document, start, end), variants=variants)
+
+    def begun_with(self, start: str) -> Format:
+        """The same format as a model sees it, with another string before a document."""
+        return self.with_ends(start, self.seen.end)
+
+    @property
+    def seen(self) -> Document:
+        """The document as a model sees it: its ends are a model's own, or none."""
+        return as_seen(self.document)
 
     @property
     def forgets(self) -> frozenset[str]:
@@ -160,9 +172,9 @@ class Format(Struct, frozen=True):
         archive, policy = view == "archive", _policy(escape)
         if self.template is not None and not archive:
             return write_with_template(self.document, self.template, request, policy, now)
-        if not archive:
-            request = shown(request, layout_of(self.document, policy).escape.forges)
-        return write_document(self.document, request, archive, policy)
+        if archive:
+            return write_document(self.document, request, archive, policy)
+        return write_document(self.seen, shown(request, layout_of(self.seen, policy).escape.forges), archive, policy)
 
     def ends_late(self, item: Item) -> bool:
         """Whether nothing behind an item of the model ends its turn: only another's does, or the end of the text.
@@ -179,7 +191,11 @@ class Format(Struct, frozen=True):
 
         The request's options are not typed yet: they stay in `extra` as their origin spelled them.
         """
-        return read_document(self.document, transcript)
+        document = self.document
+        if document.stand_ins:
+            text = transcript.strip(_AROUND)
+            document = document if text.startswith(document.start) or text.endswith(document.end) else self.seen
+        return read_document(document, transcript)
 
     def marks_in(self, text: str) -> frozenset[str]:
         """Return the marks of this format that stand in a text."""
@@ -214,7 +230,7 @@ class Format(Struct, frozen=True):
             if self.template is not None:
                 wanted = Wanted(thinking, _policy(escape), replays, spelling, self.history, self.words, now)
                 return begin_template_prompt(self.document, self.template, request, wanted)
-            return begin_prompt(self.document, request, thinking, _policy(escape), replays, spelling)
+            return begin_prompt(self.seen, request, thinking, _policy(escape), replays, spelling)
         except MISTAKES:
             refuse_mistakes(request=request)
             raise
@@ -243,7 +259,7 @@ class Format(Struct, frozen=True):
 
         What is read otherwise than by a prompt's parser is listed among the losses: something always is.
         """
-        return write_response_template(self.document)
+        return write_response_template(self.seen)
 
     def parser(
         self, tools: Sequence[Tool] | None = None, *, prefill: str | None = "", stops: Sequence[str] = ()
@@ -253,7 +269,7 @@ class Format(Struct, frozen=True):
         `prefill`: what the prompt has written of the turn; if that is empty, what opens an answer; with None nothing.
         """
         try:
-            return bare_parser(self.document, tools, prefill, stops)
+            return bare_parser(self.seen, tools, prefill, stops)
         except MISTAKES:
             refuse_mistakes(tools=tools)
             raise
@@ -277,7 +293,7 @@ class Format(Struct, frozen=True):
         """
         write = writer_of(target)
         try:
-            return told(self.document, calls_demanded(tools, tool_choice, parallel), bounded).written(target, write)
+            return told(self.seen, calls_demanded(tools, tool_choice, parallel), bounded).written(target, write)
         except MISTAKES:
             refuse_mistakes(tools=tools)
             raise
@@ -288,7 +304,7 @@ class Format(Struct, frozen=True):
         `bounded`: with little white space, as in the grammars of prompts.
         """
         write = writer_of(target)
-        return told(self.document, Demand(answers=True, shape=schema), bounded).written(target, write)
+        return told(self.seen, Demand(answers=True, shape=schema), bounded).written(target, write)
 
     def render_files(self, files: FileSequence, *, order: str = "") -> Rendered[str]:
         """Files as one document, the last of them maybe a text with a hole. `order`: how the hole is written."""
@@ -335,14 +351,14 @@ class Format(Struct, frozen=True):
         """
         if self.template is not None:
             return self.template.tags(self.document)
-        return special_tokens(self.document)
+        return special_tokens(self.seen)
 
     def protects(self, literal: str) -> bool:
         """Whether content never holds this literal as it stands, wherever it is."""
-        return layout_of(self.document).escape.holds(literal)
+        return layout_of(self.seen).escape.holds(literal)
 
     def _files(self) -> Files:
-        files = layout_of(self.document).files
+        files = layout_of(self.seen).files
         if files is None:
             raise Unsupported("files and texts with a hole", f"the format {self.name!r}")
         return files

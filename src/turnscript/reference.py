@@ -329,6 +329,11 @@ def _notes(document: Document) -> Iterator[str]:
     if document.results in _PAIRING:
         shown = shows(document)
         yield _BOTH_SHOWN if shown.call_id and shown.result_id else _PAIRING[document.results]
+    if document.stand_ins:
+        yield (
+            f"{document.start} and {document.end} stand for tokens of a model: documents show them, prompts have none "
+            "where a server or a tokenizer puts its own, and else what the model has."
+        )
     if document.always_system:
         yield "A system turn is written even if there is nothing to say in it."
     segments = [segment for turn in document.turns for segment in turn.segments]

@@ -18,6 +18,8 @@ from tests.datasets.samples import WITH_FILES, rows_of
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.form import Example
 from turnscript.datasets.form_registry import get_form
+from turnscript.datasets.plan import Plan
+from turnscript.datasets.preparation import encoder_of
 from turnscript.datasets.problems import Problem
 from turnscript.datasets.sample_checks import Checker
 from turnscript.datasets.tokenizer import Tokenizer
@@ -311,4 +313,25 @@ def test_a_name_in_an_opening_is_no_tag(folder: Path) -> None:
     tokenizer = tokenizer_for(format_, "ids", folder)
     sample = encoded(Encoder(format_, tokenizer, Train(), escape="none"), Example(request))
     assert b" name=x[BOS]x\n" in tokenizer.decode(sample.ids.tolist())
-    assert 1 == list(sample.ids).count(tokenizer.controls["[BOS]"])
+    assert "[BOS]" not in tokenizer.controls
+
+
+def test_a_sample_stands_between_the_ends_of_the_model_that_is_trained(folder: Path) -> None:
+    """OpenChatML has those of whatever model it is: as its tokenizer's folder names them, and RWKV's is a number."""
+    items = [ts.User(content=[ts.Text(text="Hi <s>")]), ts.Assistant(content=[ts.Text(text="Hello.")])]
+    request = ts.Request(conversation=ts.Conversation(items=items))
+    turns = b"<|im_start|>user\nHi <s>\n<|im_end|>\n<|im_start|>assistant\nHello.\n<|im_end|>"
+    named = folder / "named"
+    named.mkdir()
+    tags = [*ts.get_format("openchatml").special_tokens, "<s>", "</s>"]
+    spec = tinytokenizers.byte_level(named / "tokenizer.json", tags)
+    (named / "tokenizer_config.json").write_text('{"bos_token": "<s>", "eos_token": "</s>"}')
+    ours, theirs = turns.replace(b"<s>", b"<\\s>"), b"<s>%b</s>"
+    for tokenizer, expected in (
+        (spec, theirs % ours),
+        (f"{spec}?end=</s>", b"<s>" + ours),  # and the token that separates documents, which stands for no text
+        ("rwkv-world", turns),
+        ("bytes", turns),
+    ):
+        encoder = encoder_of(Plan(inputs=("-",), format="openchatml", tokenizer=tokenizer))
+        assert expected == encoder.tokenizer.decode(encoded(encoder, Example(request)).ids.tolist()), tokenizer

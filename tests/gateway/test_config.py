@@ -141,7 +141,7 @@ def test_one_backend_needs_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_one_backend_takes_variants_prompts_and_other_first_tokens() -> None:
     tight = Config.for_backend("http://h", "openchatml", variant="tight", first_token="<s>").models[0]
-    assert tight.takes == ts.get_format("openchatml").variant("tight").with_ends("<s>", "[EOS]")
+    assert tight.takes == ts.get_format("openchatml").variant("tight").with_ends("<s>")
     asked = Config.for_backend("http://h", prompts={"role_user": "human"}).models[0]
     assert asked.takes is not None
     assert "<ai00:human>" in asked.takes.special_tokens

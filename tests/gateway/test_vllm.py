@@ -178,10 +178,11 @@ def test_where_nobody_can_be_asked_tokens_are_estimated(server: Server) -> None:
         assert "Hello" == before.ask(MESSAGES, stream=True).text
 
 
+@pytest.mark.parametrize("format_", ["batuta-llama3", "openchatml"])
 @pytest.mark.parametrize("adds_bos", [False, True])
-def test_the_first_token_is_written_once(adds_bos: bool) -> None:
-    """Where the server puts it before each prompt, the format does not."""
-    with gateway(Server(adds_bos=adds_bos), "batuta-llama3") as before:
+def test_the_first_token_is_written_once(adds_bos: bool, format_: str) -> None:
+    """Where the server puts it before each prompt, the format does not. OpenChatML has none of its own."""
+    with gateway(Server(adds_bos=adds_bos), format_) as before:
         assert "Hello" == before.ask(CHAT, stream=True).text
         assert (not adds_bos) == before.server.sent("/v1/completions")[0]["prompt"].startswith(BOS)
 

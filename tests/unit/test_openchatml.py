@@ -56,9 +56,10 @@ def test_a_golden_conversation_is_written_exactly(case: str) -> None:
 
 @pytest.mark.parametrize("row", PROMPTS, ids=lambda row: f"{row['conversation']}-thinking-{row['thinking']}")
 def test_a_generation_prompt_has_the_golden_bytes(row: dict[str, Any]) -> None:
-    """R-O-18, R-O-43: a thought that is asked for has its flag behind the system text (D-O-5)."""
+    """R-O-18, R-O-43, with literal ends: a thought that is asked for has its flag behind the system text (D-O-5)."""
+    literal = FORMAT.with_ends("[BOS]", "[EOS]")
     items = goldens.c1()[: {"P1": 2, "P1r": 5}[row["conversation"]]]
-    data = FORMAT.prompt(request_of(*items, tools=[goldens.WEATHER]), thinking=row["thinking"]).text.encode()
+    data = literal.prompt(request_of(*items, tools=[goldens.WEATHER]), thinking=row["thinking"]).text.encode()
     assert (row["bytes"], row["sha256_16"]) == (len(data), hashlib.sha256(data).hexdigest()[:16])
 
 
@@ -112,8 +113,8 @@ def test_the_special_tokens_are_those_of_the_specification() -> None:
     flags = [f"<|{kind}|>" for kind in kinds]
     files = ["<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|file_separator|>"]
     expected = [*turns, *blocks, *functions, *flags, *files]
-    assert ["[BOS]", "[EOS]", *expected] == FORMAT.special_tokens
-    assert (18, expected) == (len(expected), FORMAT.with_ends().special_tokens)
+    assert (18, expected) == (len(expected), FORMAT.special_tokens)
+    assert expected == FORMAT.with_ends().special_tokens
     assert ["<s>", "</s>", *expected] == FORMAT.with_ends("<s>", "</s>").special_tokens
 
 
@@ -128,6 +129,22 @@ def test_the_ends_of_a_conversation_are_those_of_the_base_model() -> None:
         assert items == format_.parse(written).items
         assert format_.document is FORMAT.with_ends(start, end).document
     assert FORMAT.with_ends("<s>").variant("tight").document.start == "<s>"
+
+
+def test_what_stands_for_a_models_own_ends_is_in_documents_only() -> None:
+    """R-O-1: they are the base model's, so neither a prompt nor a sample has the letters `[BOS]`."""
+    asked = user("[BOS] and [EOS] of <|im_end|>")
+    shown = "<|im_start|>user\n[BOS] and [EOS] of <\\|im_end|>\n<|im_end|>"
+    answered = [asked, said(ts.Assistant, "Ok.")]
+    prompt = FORMAT.prompt(request_of(asked)).text
+    assert f"{shown}\n<|im_start|>assistant\n" == prompt
+    sample = FORMAT.render(request_of(*answered), view="prompt").value
+    assert f"{prompt}Ok.\n<|im_end|>" == sample == "".join(span.text for span in FORMAT.spans(request_of(*answered)))
+    assert answered == FORMAT.parse(sample).items == FORMAT.parse(FORMAT.render(request_of(*answered)).value).items
+    answer = FORMAT.prompt(request_of(asked)).parser()
+    read = ts.fold([*answer.feed("It is [EOS]."), *answer.close()])
+    assert [said(ts.Assistant, "It is [EOS].")] == read.items
+    assert "EOS" not in FORMAT.grammar([ts.Tool(name="f", parameters=json_of({"type": "object"}))]).text
 
 
 @pytest.mark.parametrize("kind", [ts.System, ts.User, ts.Assistant, ts.Thinking])

@@ -277,8 +277,8 @@ def test_a_model_fills_the_hole_where_a_prompt_ends() -> None:
     assert PARTS == FORMAT.parse_fill(f"{prompt.text}{PARTS.middle}", order="psm")
     assert ("", []) == (prompt.prefill, prompt.losses)
     tokens = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|file_separator|>"]
-    assert [*tokens, "[EOS]"] == prompt.stops
-    assert tokens == FORMAT.with_ends().fill_prompt(hole).stops
+    assert tokens == prompt.stops
+    assert [*tokens, "</s>"] == FORMAT.with_ends("<s>", "</s>").fill_prompt(hole).stops
     assert "".join(span.text for span in prompt.spans) == prompt.text
     begun = FORMAT.fill_prompt(PARTS, order="rwkv")
     assert ("x = 1", f"✿prefix✿✿suffix✿{PARTS.suffix}✿middle✿{PARTS.prefix}x = 1") == (begun.prefill, begun.text)
@@ -307,8 +307,8 @@ def test_files_protect_every_token_of_the_format() -> None:
             written.count(token) for token in FORMAT.special_tokens
         ]
         assert words == FORMAT.parse_fill(written, order=order).prefix
-    assert "[EOS]" == FORMAT.with_ends().render_files(ts.FileSequence(["[EOS]"])).value
-    assert "[\\EOS]" == FORMAT.render_files(ts.FileSequence(["[EOS]"])).value
+    assert "[EOS]" == FORMAT.render_files(ts.FileSequence(["[EOS]"])).value
+    assert "[\\EOS]" == FORMAT.with_ends("", "[EOS]").render_files(ts.FileSequence(["[EOS]"])).value
 
 
 def test_a_format_without_files_says_so() -> None:

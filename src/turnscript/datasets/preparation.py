@@ -29,7 +29,7 @@ from turnscript.datasets.output_registry import get_output
 from turnscript.datasets.plan import AUTO, MANIFEST, OWN_FILES, TURNS, Plan, digest_of, is_utf8, names
 from turnscript.datasets.plan import PLAN_FILE as PLAN_FILE
 from turnscript.datasets.shardfiles import FOLDER, STAGING, write_whole
-from turnscript.datasets.template_rows import Words, words_of
+from turnscript.datasets.template_rows import Words, with_ends_of, words_of
 from turnscript.datasets.tokenizers import get_tokenizer
 from turnscript.datasets.train import parse_train
 from turnscript.detection.template_format import is_place
@@ -184,7 +184,7 @@ def load_prepared(out: str | os.PathLike[str]) -> Prepared:
 def format_of(plan: Plan) -> Format:
     """Return the format of a plan, with its option; that of its template, where it has one."""
     words = template_of(plan)
-    found = get_format(plan.format) if words is None else words.format
+    found = with_ends_of(get_format(plan.format), plan.tokenizer) if words is None else words.format
     return found.variant(plan.variant) if plan.variant else found
 
 

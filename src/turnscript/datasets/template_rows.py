@@ -66,14 +66,30 @@ def _words(place: str, format_: str, tokenizer: str, _changed: int) -> Words:
 
 def _with_tokens(source: TemplateSource, spec: str) -> TemplateSource:
     """Return a template with the control tokens of the tokenizer, and with those that it may name."""
-    tokenizer = get_tokenizer(spec)
-    base, path = parts_of(tokenizer.spec)
-    control = tuple(dict.fromkeys((*source.control, *tokenizer.controls)))
-    if source.bos or source.eos or source.tokens or not base.startswith("hf:"):
+    control = tuple(dict.fromkeys((*source.control, *get_tokenizer(spec).controls)))
+    if source.bos or source.eos or source.tokens:
         return replace(source, control=control)
-    named = dict(tokens_of_folder(Path(os.path.abspath(path)).parent).named)
+    named = _named_beside(spec)
     bos, eos = named.pop("bos_token", ""), named.pop("eos_token", "")
     return replace(source, control=control, bos=bos, eos=eos, tokens=named)
+
+
+def with_ends_of(format_: Format, spec: str) -> Format:
+    """Return a format whose documents stand between the tokens that the model of a tokenizer has for that.
+
+    The last one is not written where the tokenizer separates documents by itself. Raises InvalidInput.
+    """
+    if not format_.document.stand_ins:
+        return format_
+    named, tokenizer = _named_beside(spec), get_tokenizer(spec)
+    end = named.get("eos_token", "") if tokenizer.end is None else ""
+    return format_.with_ends(named.get("bos_token", ""), end)
+
+
+def _named_beside(spec: str) -> dict[str, str]:
+    """Return the tokens that have names beside a tokenizer. RWKV's has one number for both ends, and no text for it."""
+    base, path = parts_of(get_tokenizer(spec).spec)
+    return dict(tokens_of_folder(Path(os.path.abspath(path)).parent).named) if base.startswith("hf:") else {}
 
 
 class _Plain(Marked):

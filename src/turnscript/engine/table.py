@@ -314,6 +314,8 @@ class Document(Struct, frozen=True):
     `tools_place` puts the tool list into the system turn instead. `anchored`: tags count only when they fill a line.
     `flattened`: runs of newlines in content become one, and its ends are stripped, because a blank line ends a turn.
     `blank`: which lines are blank then: those without a character (`empty`), or also those of white space.
+    `start` and `end` stand around it; with `stand_ins` they only stand for those of whatever model is trained on it, so
+    that people see them and no model does, until `with_ends` says which they are.
     `always_system`: a system turn is written even if there is nothing to say. `thoughts`: the kinds of thought.
     `also_read`: turns that a reader understands and that are never written. `results`: how ids of calls and results are
     shown, where not both show theirs (`correlate`).
@@ -334,6 +336,7 @@ class Document(Struct, frozen=True):
     separator: str = "\n\n"
     start: str = ""
     end: str = ""
+    stand_ins: bool = False
     anchored: bool = False
     flattened: bool = False
     blank: Literal["empty", "whitespace"] = "empty"
@@ -360,7 +363,12 @@ class Document(Struct, frozen=True):
 @lru_cache(maxsize=64)
 def with_ends(document: Document, start: str, end: str) -> Document:
     """Return a document with other strings around it, the same one every time."""
-    return replace(document, start=start, end=end)
+    return replace(document, start=start, end=end, stand_ins=False)
+
+
+def as_seen(document: Document) -> Document:
+    """Return a document as a model sees it: without ends that only stand for those of a model."""
+    return with_ends(document, "", "") if document.stand_ins else document
 
 
 def shown_whole(document: Document) -> Document:

@@ -16,7 +16,8 @@ Quirks: a call ends where its JSON does, and has its arguments before its name; 
 name, and then all arguments at once. With the name first it is read, too, and its arguments stream. Neither calls nor
 results have ids. Flags behind the first system text ask for kinds of thought, so the first turn changes when a thought
 of a new kind appears. In a system text the function tags are ordinary words, as long as no list follows. `[BOS]` and
-`[EOS]` stand for a base model's own strings (`with_ends`). The hole of a text is marked where it is, which no model can
+`[EOS]` stand for a base model's own strings: documents have them, prompts and samples what `with_ends` says, which is
+nothing where a tokenizer or a server puts its own. The hole of a text is marked where it is, which no model can
 continue; for prompts there are the orders of other families.
 """
 
@@ -115,6 +116,7 @@ DOCUMENT = Document(
     separator="\n",
     start="[BOS]",
     end="[EOS]",
+    stand_ins=True,
     joints={
         ("thinking", "thinking"): "\n",
         ("thinking", "assistant"): "\n",

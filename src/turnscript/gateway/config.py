@@ -315,15 +315,17 @@ class Model(Struct, frozen=True, kw_only=True):
     def _taking(self, found: Found) -> Model:
         return replace(self, takes=found.format, why=found.why, guessed=found.guessed, guess=found.guess)
 
-    def begun_with(self, token: str | None) -> Model:
-        """The same model once its backend has said which token it puts before a prompt: read twice, it makes answers
-        worse. What `first_token` says counts nevertheless."""
-        if self.takes is None or self.takes.template is not None or not token or self.first_token is not None:
+    def begun_by(self, facts: Facts) -> Model:
+        """The same model once its server has said which token begins a prompt, and whether it puts that there itself:
+        read twice, it makes answers worse. What `first_token` says counts nevertheless."""
+        takes, token = self.takes, facts.bos_token
+        if takes is None or takes.template is not None or not token or self.first_token is not None:
             return self
-        start, end = self.takes.document.start, self.takes.document.end
-        if not start.startswith(token):
-            return self
-        return replace(self, takes=self.takes.with_ends(start.removeprefix(token), end))
+        if facts.adds_bos and takes.seen.start.startswith(token):
+            return replace(self, takes=takes.begun_with(takes.seen.start.removeprefix(token)))
+        if facts.adds_bos is False and takes.document.stand_ins:
+            return replace(self, takes=takes.begun_with(token))
+        return self
 
 
 class Setting(Struct, frozen=True):

@@ -96,7 +96,7 @@ async def about(patient: Patient) -> Check:
         f"format {format_.name} ({model.why}{_told_besides(facts, format_.name, own=format_.template is not None)})"
     )
     found.figures["format"] = format_.name
-    start = format_.document.start
+    start = format_.seen.start
     ids = await patient.upstream.tokens(f"{start}Hi") if start else None
     if ids is not None and facts.adds_bos and ids[:1] == ids[1:2]:
         found.fault(

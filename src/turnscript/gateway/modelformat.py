@@ -40,7 +40,7 @@ class Found(Struct, frozen=True):
             return self
         format_ = self.format if variant is None else self.format.variant(variant)
         if first_token is not None and format_.template is None:
-            format_ = format_.with_ends(first_token, format_.document.end)
+            format_ = format_.begun_with(first_token)
         return replace(self, format=format_)
 
 

@@ -236,8 +236,7 @@ class Served:
         """What a server says of itself holds from now on: its context, and its model where nothing else says which."""
         late = self._attempts > 1 or self._teller is not None
         self._teller, self._facts, self.model = member.upstream, facts, model
-        if facts.adds_bos:
-            self.model = self.model.begun_with(facts.bos_token)
+        self.model = self.model.begun_by(facts)
         if late:  # whoever started the server now, or anew, waits for this line
             takes = self.model.takes
             told = {"context": self.context, "format": takes.name if takes is not None else None, "why": self.model.why}

@@ -11,7 +11,7 @@ from turnscript.engine.escape import AUTO
 from turnscript.engine.jsoncalls import JsonResult
 from turnscript.engine.layout import Layout, Place, layout_of
 from turnscript.engine.numbering import Indices, Numbering, numbering_of
-from turnscript.engine.table import Document
+from turnscript.engine.table import Document, as_seen
 from turnscript.errors import Unsupported
 from turnscript.jinja.beginning import INSTRUCTIONS, Beginning
 from turnscript.jinja.code import Code, all_of, among, none_of, quoted
@@ -47,9 +47,9 @@ def write_template(
 ) -> Rendered[str]:
     """The template of a document, and what it writes otherwise than a prompt. Raises Unsupported for a format with a
     payload that no template can write. `option`: which of the format's it is."""
-    layout = layout_of(document, escape)
+    layout = layout_of(as_seen(document), escape)
     _refuse_strangers(layout)
-    template = _Template(layout, escape, generation)
+    template = _Template(layout, escape, generation, document.stand_ins)
     template.write()
     made_of = f"{name}{_OPTION}{option}" if option else name
     head = f"{_HEAD}{made_of.replace('#', '')}{_TAIL}"
@@ -78,10 +78,11 @@ def _refuse_strangers(layout: Layout) -> None:
 
 
 class _Template:
-    """A template as it is written."""
+    """A template as it is written. `of_tokenizer`: what stands around a document is what the tokenizer has for that."""
 
-    def __init__(self, layout: Layout, policy: str, generation: bool) -> None:
+    def __init__(self, layout: Layout, policy: str, generation: bool, of_tokenizer: bool) -> None:
         self._layout = layout
+        self._of_tokenizer = of_tokenizer
         self._document = layout.document
         self.code = Code(generation)
         self.library = Library(policy)
@@ -118,6 +119,8 @@ class _Template:
         if Thinking.kind in self._layout.places:
             self._thinks()
         self._find_users()
+        if self._of_tokenizer:
+            code.say('bos_token or ""')
         self._beginning.write()
         with code.block("for message in messages"):
             if self._beginning.waits:
@@ -311,6 +314,8 @@ class _Template:
             if any(text for before in self._flow.previous_kinds for text, _ in self._flow.ending(before)):
                 code.otherwise()
                 self._closed()
+                if self._of_tokenizer:
+                    code.say('eos_token or ""')
 
     def _opened(self, thinks: bool) -> None:
         ends: dict[Said, list[str]] = {}
