@@ -99,7 +99,8 @@ class Facts(Struct, frozen=True, gc=False):
     the model's name or file, what its generations end with, whether it puts a token before each text, who it says that
     its models are from (for many servers, the name of their own kind), what the model was called where it came from,
     its chat template, the one that it has for tools besides, the path of its file on the server's machine, whether its
-    model sees pictures and hears sounds, and the mark that stands for one in a prompt."""
+    model sees pictures and hears sounds, the mark that stands for one in a prompt, and the name to ask for its model by,
+    where requests may need one and there is no other."""
 
     context: int | None = None
     slots: int | None = None
@@ -116,6 +117,7 @@ class Facts(Struct, frozen=True, gc=False):
     sees: bool = False
     hears: bool = False
     marker: str = "<__media__>"
+    asked_as: str | None = None
 
 
 SlotAction = Literal["save", "restore"]
@@ -248,7 +250,8 @@ class Backend(ABC):
         slot = at_least_one(model.meta.n_ctx) if model.meta is not None else None
         context = at_least_one(model.max_model_len) or slot
         root = model.root if model.root != model.id else None
-        return Facts(context=context, model=model.id, owner=model.owned_by, root=root)
+        alone = model.id if self.generic and len(models) == 1 else None
+        return Facts(context=context, model=model.id, owner=model.owned_by, root=root, asked_as=alone)
 
     def slot_call(self, action: SlotAction, slot: int, file: str) -> HttpCall:
         """The request to write what a slot holds to a file of that name, or to read it back. Raises Unsupported."""

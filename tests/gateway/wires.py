@@ -138,10 +138,12 @@ def _raw_stream(body: str) -> Script:
     return said(body, media="text/event-stream")
 
 
-# transformers: no `[DONE]`, no reason in the chunks before the last, and the stop string stays.
+# transformers: no `[DONE]`, no reason in the chunks before the last, and the stop string stays. It wants a name.
 
 
 def _transformers(asked: Asked, written: Written) -> Script:
+    if asked.json.get("model") != "model":
+        return said({"detail": "Missing field in the request: model"}, status=422)
     if asked.json.get("stop") == []:
         return sse({"error": "Stop string preprocessing was unable to identify tokens"}, end=(END,))
     events: list[Any] = [{"choices": [{"index": 0, "text": token}]} for token in written.tokens]

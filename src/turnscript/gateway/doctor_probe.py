@@ -155,7 +155,7 @@ class Patient:
         sampling: dict[str, Any] = {"temperature": 0, "seed": 1, **members.pop("sampling", {})}
         if endless:
             sampling["ignore_eos"] = True
-        model = self.served.model.upstream_model
+        model = self.served.model.upstream_model or self.served.facts.asked_as
         return Completion(prompt=prompt, max_tokens=limit, model=model, sampling=sampling, **members)
 
     async def hear(self, ask: Completion, enough: Callable[[Heard], bool] | None = None) -> Heard:

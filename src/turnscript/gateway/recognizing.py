@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from msgspec import Struct
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from turnscript.backend import Backend, Facts
 from turnscript.gateway.kinds import AUTO
@@ -106,4 +106,5 @@ async def _told(url: str, backend: Backend, reached: Reached) -> _Told:
 
 
 def _known(facts: Facts) -> int:
-    return sum(said != unsaid for said, unsaid in zip(astuple(facts), astuple(Facts()), strict=True))
+    told = astuple(replace(facts, asked_as=None))  # which says no more than the model's name
+    return sum(said != unsaid for said, unsaid in zip(told, astuple(Facts()), strict=True))
