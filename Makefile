@@ -6,6 +6,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3 p
 
 BIN := .venv/bin
 STAMP := .venv/.installed
+SERVES := .venv/.serves
 JS := tests/js
 JS_STAMP := $(JS)/node_modules/.installed
 # Tests wait as well as work, so two more of them than there are processors. Files take from milliseconds to a minute: a
@@ -26,6 +27,7 @@ TEMPLATES ?=
 # The environment may have a node of its own, newer than the machine's.
 NODE := PATH="$(CURDIR)/$(BIN):$$PATH"
 EXAMPLE := examples/claude_code_request.json
+comma := ,
 
 .DEFAULT_GOAL := help
 .PHONY: help setup browser hooks test cover check lint format types demo real convert-demo fuzz bench parity tiny golden map lock agents agents-test agents-lock clean
@@ -37,17 +39,25 @@ setup: $(STAMP) $(JS_STAMP) ## make .venv with the project and its development t
 
 # The version test comes first: pip would refuse an old interpreter too, but in many more words. A .venv that cannot be
 # used is made anew: its Python is too old or gone, or it has no pip, as where Debian's python3-venv was missing.
+define INSTALL
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	echo "turnscript needs Python 3.11 or newer, and '$(PYTHON)' is '$$($(PYTHON) --version 2>&1)'."; \
+	echo "Install one, or name it: make $(or $(firstword $(MAKECMDGOALS)),setup) PYTHON=/path/to/python3.11"; exit 1; } >&2
+@$(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || $(PYTHON) -m venv --clear .venv
+@echo "installing $(1) into .venv"
+@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/dev.txt -e '.[$(2)]' || { \
+	$(BIN)/python -c 'import sys; sys.exit(sys.version_info >= (3, 14))' || { \
+		echo "Some packages have no wheels yet for a Python as new as '$(PYTHON)'."; \
+		echo "Take an older one: rm -rf .venv; make $(or $(firstword $(MAKECMDGOALS)),setup) PYTHON=/path/to/python3.13"; }; exit 1; } >&2
+@touch $@
+endef
+
 $(STAMP): pyproject.toml requirements/dev.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-		echo "turnscript needs Python 3.11 or newer, and '$(PYTHON)' is '$$($(PYTHON) --version 2>&1)'."; \
-		echo "Install one, or name it: make setup PYTHON=/path/to/python3.11"; exit 1; } >&2
-	@$(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || $(PYTHON) -m venv --clear .venv
-	@echo "installing the project and its tools into .venv"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/dev.txt -e '.[dev]' || { \
-		$(BIN)/python -c 'import sys; sys.exit(sys.version_info >= (3, 14))' || { \
-			echo "Some packages have no wheels yet for a Python as new as '$(PYTHON)'."; \
-			echo "Take an older one: rm -rf .venv; make setup PYTHON=/path/to/python3.13"; }; exit 1; } >&2
-	@touch $@
+	$(call INSTALL,the project and its tools,dev)
+
+# What serving a model needs, and no more: whoever wants to see it work waits for no tools.
+$(SERVES): pyproject.toml requirements/dev.txt
+	$(call INSTALL,what serving a model needs,serve$(comma)embedded)
 
 # Node and npm come with .venv. Without the SDKs everything but the tests that ask them works, so only CI ends here.
 $(JS_STAMP): $(JS)/package.json $(JS)/package-lock.json $(JS)/.npmrc | $(STAMP)
@@ -90,7 +100,7 @@ format: setup ## put the code in its standard form and apply the safe fixes
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-demo: setup ## serve a tiny model, call a tool through each API, and show how; on a terminal, serve until Ctrl-C
+demo: $(if $(wildcard $(STAMP)),$(STAMP),$(SERVES)) ## serve a tiny model, call a tool through each API, and show how; on a terminal, serve until Ctrl-C
 	@$(BIN)/python -m tools.demo
 
 real: setup ## ask a real model to call tools, through each API and of llama.cpp itself (MODEL=file.gguf, ARGS='--limit 12')
