@@ -76,6 +76,7 @@ class LooseRun:
         self._quote = ""
         self._escaped = False
         self._fresh = True  # whether what was opened last holds nothing yet
+        self._stray = False  # whether that is a fence which may as well be the closing of one that was never opened
 
     def feed(self, text: str, start: int, closing: bool) -> int:
         """Read from `start`; returns where reading stopped. The rest waits, unless the run has failed or is over."""
@@ -104,7 +105,7 @@ class LooseRun:
     @property
     def unfinished(self) -> bool:
         """Whether another call has begun, or an enclosure of one."""
-        return bool(self._value) or self._fresh
+        return bool(self._value) or (self._fresh and not self._stray)
 
     def _between(self, text: str, position: int, closing: bool) -> int:
         """Read what stands outside values: what opens or closes an enclosure, a label, or the beginning of a value."""
@@ -121,6 +122,7 @@ class LooseRun:
             if not closing and any(one.startswith(rest) for one in closings):
                 return position
         if rest[0] in "{[":
+            self._stray = False
             self._value, self._head = [rest[0]], False
             self._open = [rest[0]]
             return position + 1
@@ -128,14 +130,14 @@ class LooseRun:
             return self._fence(text, position, closing)
         known = next((one for one in (*ENCLOSURES, *LABELS) if rest.startswith(one)), "")
         if known:
-            self._fresh = True
+            self._fresh, self._stray = True, False
             if known in ENCLOSURES:
                 self._inside.append(ENCLOSURES[known])
             return position + len(known)
         if not closing and any(one.startswith(rest) for one in OPENINGS):
             return position
         self.over = True
-        self.failed = self._fresh
+        self.failed = self._fresh and not self._stray
         return position
 
     def _fence(self, text: str, position: int, closing: bool) -> int:
@@ -147,6 +149,7 @@ class LooseRun:
         if closes or match[1].lower() not in _LANGUAGES:
             self.failed = True
             return position
+        self._stray = not self._fresh and not self._inside and not match[1]
         self._fresh = True
         self._inside.append("```")
         return match.end()
