@@ -108,11 +108,12 @@ async def left_untaken(stage: Stage, request: bytes, api: Api, behind: bytes = b
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         writer.write(request)
         await until(lambda: connection(stage, api))
-        connection(stage, api).timeout_keep_alive = connection(stage, api).head_timeout = 0.1
-        await until(lambda: stage.asks[0])
+        there = connection(stage, api)
         if behind:
-            await until(lambda: connection(stage, api).cycle.response_complete)
+            await until(lambda: there.cycle.response_complete)
             writer.write(behind)
+        there.timeout_keep_alive = there.head_timeout = 0.1
+        await until(lambda: stage.asks[0])
         await until(lambda: connection(stage, api) is None)
 
 
