@@ -334,7 +334,7 @@ class Preparation(Struct, kw_only=True):
         now = self.sessions.since(session) if format_.template is not None else None
         made = format_.prompt(asked, thinking=thinks, replays=recalled.replays, normalize_json=spells, now=now)
         prompt = offered.bind(made)
-        losses = [*offered.located(prompt.losses), *wordlosses(self.served.model, asked)]
+        losses = [*offered.located(prompt.losses), *wordlosses(self.served.model, asked, thinks=bool(thinks))]
         return prompt, seeing.text(prompt.text), losses
 
     def _held(self, prompt: Prompt, losses: list[Loss]) -> Held | None:

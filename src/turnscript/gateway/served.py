@@ -397,7 +397,7 @@ class Served:
     def card(self, name: str | None = None) -> ModelCard:
         """The model as lists show it, under its own name or under an alias."""
         takes = self.model.takes
-        thinks = takes is not None and takes.document.generation.thinking_kind is not None
+        thinks = takes is not None and not self.model.older
         answer = self.model.max_tokens_limit or self.context
         shapes = takes_grammars(self.backends(), self.model)
         return ModelCard(
