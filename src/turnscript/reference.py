@@ -137,7 +137,7 @@ def reference(format_: Format) -> Reference:
         special_tokens=format_.special_tokens,
         losses=format_.render(request, view="prompt").losses,
         limits=list(_limits(format_)),
-        notes=[*_notes(format_.document), *_ages(format_)]
+        notes=[*_notes(format_.document), *_of_models(format_)]
         if format_.template is None
         else [_growing(format_.document.grows)],
         escapes=list(_escapes(format_)),
@@ -351,8 +351,11 @@ def _notes(document: Document) -> Iterator[str]:
     yield _growing(document.grows)
 
 
-def _ages(format_: Format) -> Iterator[str]:
-    """Return which models are too old for all that a format has."""
+def _of_models(format_: Format) -> Iterator[str]:
+    """Return what the models of a format want, and which of them are too old for all that it has."""
+    if format_.prepend_tokens:
+        ids = list(format_.prepend_tokens)
+        yield f"Where a server prepares no state, its models want tokens before a prompt: `prepend_tokens = {ids}`."
     for since, older in dict.fromkeys((clue.thinks_from, clue.older) for clue in format_.clues if clue.older):
         yield f"A model whose name has a day before {since} takes the variant {older}: it was not trained to think."
 

@@ -46,7 +46,7 @@ from turnscript.gateway.kinds import (
     Whole,
     preset_values,
 )
-from turnscript.gateway.listkinds import Files, Template, Variables
+from turnscript.gateway.listkinds import Files, Template, TokenIds, Variables
 from turnscript.gateway.modelformat import Found, detected, named, prompted, told
 from turnscript.gateway.modeltemplate import NOT_SOUGHT, Sought, Wishes, begins_otherwise, is_made, unused, written
 from turnscript.gateway.secret import Secret
@@ -243,6 +243,7 @@ class Model(Struct, frozen=True, kw_only=True):
     history: Annotated[History | None, Choice(("template", "generated"))] = None
     variant: Annotated[str | None, Text("the name of a variant of the format")] = None
     first_token: Annotated[str | None, Text("a string", empty=True)] = None
+    prepend_tokens: Annotated[tuple[int, ...], TokenIds()] = ()
     prompts: Annotated[dict[str, Any] | None, AnyTable("a table as ai00 has it")] = None
     normalize_json: Annotated[bool, Flag()] = False
     grammar: Annotated[Literal["auto", "off"], Choice(("auto", "off"))] = "auto"

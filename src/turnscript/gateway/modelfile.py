@@ -151,6 +151,9 @@ def _check_kind(reader: Reads, at: Place, model: Model) -> None:
     backend, is_one = get_backend(model.kind), f"the backend is of the kind {model.kind!r}"
     if model.state is not None and not backend.begins:
         reader.wrong((*at, "state"), f"{is_one}, which has no states to begin from")
+    if model.prepend_tokens and backend.no_ids:
+        message = f"{is_one}, before whose prompts no token can stand: {backend.no_ids}"
+        reader.wrong((*at, "prepend_tokens"), message)
     if model.saved_slots and not backend.keeps:
         reader.wrong((*at, "saved_slots"), f"{is_one}, which saves no slots")
 
