@@ -131,6 +131,8 @@ WEB = "http://127.0.0.1:9"
         ("20240101", {"backend": WEB, "upstream_model": NEW}, Facts(), False),
         ("main-20251399", {"backend": WEB}, Facts(), False),
         (OLD, {"backend": WEB, "format": "rwkv-universal"}, Facts(), False),
+        (OLD, {"backend": WEB, "format": "rwkv-goose-hermes"}, Facts(), True),
+        (OLD, {"backend": WEB, "format": "rwkv-goose-observation"}, Facts(), True),
     ],
 )
 def test_the_surest_name_tells_the_day(
@@ -140,7 +142,7 @@ def test_the_surest_name_tells_the_day(
     for told in (model.told(facts), model.told(facts).told(facts)):
         assert older == bool(told.older)
         assert told.takes is not None
-        assert (not older) == bool(told.takes.document.generation.hints or told.takes.name != "rwkv-goose")
+        assert (not older) == bool(told.takes.document.generation.hints or told.takes.name == "rwkv-universal")
         assert ("set", True) == (told.why, told.settled)
 
 

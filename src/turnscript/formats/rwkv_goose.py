@@ -292,16 +292,17 @@ GOOSE_OPTIONS = _options(GOOSE) | {
 }
 
 PRESETS = ("math", "chat", "creative", "chat-2026")
+# The same models take all dialects. Where a clue fits several, the first by name is told: the plain format.
 FORMATS = tuple(
     Format(name, title, document, clues, variants, presets=PRESETS, prepend_tokens=(0,))
     for name, title, document, clues, variants in (
         ("rwkv-goose", "RWKV Goose (RWKV-7 G1)", GOOSE, CLUES, GOOSE_OPTIONS),
-        ("rwkv-goose-hermes", "RWKV Goose with calls in tags", HERMES, (), _options(HERMES)),
+        ("rwkv-goose-hermes", "RWKV Goose with calls in tags", HERMES, CLUES, _options(HERMES)),
         (
             "rwkv-goose-observation",
             "RWKV Goose with calls as Python and observations",
             OBSERVING,
-            (),
+            CLUES,
             _options(OBSERVING),
         ),
         ("ai00-v0", "ai00 Chat Format v0", HERMES, V0_CLUES, _options(HERMES)),
