@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import zip_longest
 from typing import Any
 
 from msgspec import Struct
@@ -96,7 +97,8 @@ class Reference(Struct, frozen=True):
     `conversation`: the example as a model sees it. `prompt` and `thinking`: the example cut behind the user's question;
     `thinking` is None for a format without thoughts. `losses`: what the example lost. `notes`: how the format differs
     from what one might expect. `escapes`: every literal that some text may not hold as it is. `template`: of a format
-    that came with one.
+    that came with one. `variant`: the one that this is of. `variants`: by name, the first line of the example and its
+    prompts that each writes otherwise, and the format's own in its place; nothing where it writes them all alike.
     """
 
     name: str
@@ -112,6 +114,8 @@ class Reference(Struct, frozen=True):
     notes: list[str]
     escapes: list[Escaped]
     template: OwnWords | None = None
+    variant: str = ""
+    variants: dict[str, tuple[str, ...]] = {}
 
     @property
     def text(self) -> str:
@@ -138,7 +142,26 @@ def reference(format_: Format) -> Reference:
         notes=list(_notes(format_.document)) if format_.template is None else [_growing(format_.document.grows)],
         escapes=list(_escapes(format_)),
         template=None if format_.template is None else _own_words(format_.template, refused),
+        variant=format_.option,
+        variants={name: _otherwise(format_.variant(name), format_) for name in format_.variants},
     )
+
+
+def _otherwise(variant: Format, format_: Format) -> tuple[str, ...]:
+    """Return the first line of the example that a variant writes otherwise, and that of the format."""
+    for theirs, ours in zip(_examples(variant), _examples(format_), strict=True):
+        lines = zip_longest(theirs.split("\n"), ours.split("\n"), fillvalue="")
+        for pair in lines:
+            if pair[0] != pair[1]:
+                return pair
+    return ()
+
+
+def _examples(format_: Format) -> list[str]:
+    request = example()
+    asked = _request(*request.items[:2], tools=request.tools)
+    prompts = [format_.prompt(asked, thinking=thinking).text for thinking in (has_thoughts(format_), False)]
+    return [format_.render(request, view="prompt").value, format_.render(request).value, *prompts]
 
 
 def has_thoughts(format_: Format) -> bool:
