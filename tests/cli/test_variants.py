@@ -38,6 +38,7 @@ def test_all_commands_take_them(name: str, variant: str) -> None:
     assert "Hi" in run("read", "-", *named, stdin="Hi").stdout
     transcript = str(format_.render(example()).value)
     request = format_.parse(transcript)
+    assert 0 == run("check", "-", *named, stdin=str(format_.render(request).value)).exit_code
     written = run("convert", "-", "--from", name, "--to", name, "--variant", variant, "--quiet", stdin=transcript)
     assert (0, format_.render(request).value) == (written.exit_code, written.stdout)
     read = run("convert", "-", "--from", name, "--to", "openai-chat", "--variant", variant, "--quiet", stdin=transcript)
@@ -65,6 +66,7 @@ def test_a_page_says_what_each_writes_otherwise() -> None:
         ("read", "-", "--format", "openchatml"),
         ("convert", "-", "--to", "openchatml"),
         ("convert", "-", "--from", "openchatml", "--to", "openai-chat"),
+        ("check", "-", "--format", "openchatml"),
         ("show", "openchatml"),
         ("export", "jinja", "--format", "openchatml"),
     ],

@@ -13,6 +13,7 @@ import click
 
 import turnscript
 from turnscript.api import Api
+from turnscript.cli.check import check
 from turnscript.cli.convert import convert
 from turnscript.cli.data.group import data
 from turnscript.cli.detect import detect
@@ -123,6 +124,7 @@ def group() -> None:
     """
 
 
+group.add_command(check)
 group.add_command(convert)
 group.add_command(data)
 group.add_command(detect)
