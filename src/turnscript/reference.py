@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import zip_longest
 from typing import Any
 
 from msgspec import Struct
@@ -98,6 +99,8 @@ class Reference(Struct, frozen=True):
     `thinking` is None for a format without thoughts. `losses`: what the example lost. `notes`: how the format differs
     from what one might expect. `escapes`: every literal that some text may not hold as it is. `template`: of a format
     that came with one. `presets`: what to sample with, as the format's document says it.
+    that came with one. `variant`: the one that this is of. `variants`: by name, the first line of the example and its
+    prompts that each writes otherwise, and the format's own in its place; nothing where it writes them all alike.
     """
 
     name: str
@@ -114,6 +117,8 @@ class Reference(Struct, frozen=True):
     escapes: list[Escaped]
     template: OwnWords | None = None
     presets: list[Preset] = []
+    variant: str = ""
+    variants: dict[str, tuple[str, ...]] = {}
 
     @property
     def text(self) -> str:
@@ -143,7 +148,26 @@ def reference(format_: Format) -> Reference:
         escapes=list(_escapes(format_)),
         template=None if format_.template is None else _own_words(format_.template, refused),
         presets=list(map(get_preset, format_.presets)),
+        variant=format_.option,
+        variants={name: _otherwise(format_.variant(name), format_) for name in format_.variants},
     )
+
+
+def _otherwise(variant: Format, format_: Format) -> tuple[str, ...]:
+    """Return the first line of the example that a variant writes otherwise, and that of the format."""
+    for theirs, ours in zip(_examples(variant), _examples(format_), strict=True):
+        lines = zip_longest(theirs.split("\n"), ours.split("\n"), fillvalue="")
+        for pair in lines:
+            if pair[0] != pair[1]:
+                return pair
+    return ()
+
+
+def _examples(format_: Format) -> list[str]:
+    request = example()
+    asked = _request(*request.items[:2], tools=request.tools)
+    prompts = [format_.prompt(asked, thinking=thinking).text for thinking in (has_thoughts(format_), False)]
+    return [format_.render(request, view="prompt").value, format_.render(request).value, *prompts]
 
 
 def has_thoughts(format_: Format) -> bool:

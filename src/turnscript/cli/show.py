@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from turnscript.cli.failures import OK
+from turnscript.cli.options import VARIANT_HELP, variant_of
 from turnscript.cli.output import STREAM, Files, Sink
 from turnscript.cli.prompt import FormatName, has_colours, legible, one_line, painted
 from turnscript.cli.report import table
@@ -22,6 +23,7 @@ from turnscript.reference import Cut, Escaped, OwnWords, Reference, reference
 _EPILOG = """\b
 Examples:
   turnscript show rwkv-universal
+  turnscript show rwkv-goose --variant paren
   turnscript show ai00-v1 --json
   turnscript show chat_template.jinja
 """
@@ -36,15 +38,16 @@ _EVERYWHERE = 3
 
 @click.command(epilog=_EPILOG, short_help="Show how a format looks.")
 @click.argument("name", type=FormatName(), metavar="FORMAT")
+@click.option("--variant", metavar="NAME", help=VARIANT_HELP)
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
-def show(name: str, as_json: bool) -> int:
+def show(name: str, variant: str | None, as_json: bool) -> int:
     """Show what a prompt format looks like, and what it cannot carry.
 
     The page is made from the table that also renders and parses the format; `turnscript formats` lists the names.
     FORMAT may be the place of a model's own chat template, too: the page then says what that takes and how it is read.
     On a terminal, the format's own literals are blue, and what the model writes is underlined.
     """
-    page = reference(get_format(name))
+    page = reference(variant_of(get_format(name), variant))
     with Files() as files:
         out = files.open(STREAM)
         text = json.dumps(_record(page), ensure_ascii=False, indent=2) if as_json else "\n".join(_page(page, out))
@@ -69,7 +72,8 @@ def _page(page: Reference, out: Sink) -> Iterator[str]:
         yield from ("", click.style(title, bold=True) if coloured else title, "")
         yield from (f"  {line}" if line else "" for line in lines)
 
-    yield click.style(f"{page.name}: {page.title}", bold=True) if coloured else f"{page.name}: {page.title}"
+    named = f"{page.name} --variant {page.variant}" if page.variant else page.name
+    yield click.style(f"{named}: {page.title}", bold=True) if coloured else f"{named}: {page.title}"
     if page.template is not None:
         yield from section("The model's own words", _own_words(page.template))
     yield from section("A conversation", _text(page.conversation, coloured))
@@ -84,6 +88,8 @@ def _page(page: Reference, out: Sink) -> Iterator[str]:
     yield from section("Good to know", page.notes)
     if page.presets:
         yield from section("Sampling presets", _presets(page.presets))
+    if page.variants:
+        yield from section("Variants", _variants(page))
 
 
 def _own_words(own: OwnWords) -> Iterator[str]:
@@ -160,6 +166,16 @@ def _limits(page: Reference) -> list[str]:
         for limit in page.limits
     ]
     return table(("WHAT", "WHAT HAPPENS TO IT"), rows).split("\n") if rows else ["nothing that was tried was lost"]
+
+
+def _variants(page: Reference) -> list[str]:
+    """Return each variant with the first line of the examples that it writes otherwise."""
+    rows = [
+        (f"--variant {name}", " instead of ".join(map(_in_quotes, lines)) or "the example is the same")
+        for name, lines in page.variants.items()
+    ]
+    width = max(len(name) for name, _ in rows)
+    return [f"{name.ljust(width)}  {what}" for name, what in rows]
 
 
 def _said(loss: Loss) -> str:
