@@ -52,13 +52,9 @@ def limits(name: str) -> dict[str, Limit]:
 def test_a_page_has_every_section_and_begins_with_the_name(name: str) -> None:
     text = page(name)
     assert text.startswith(f"{name}: {ts.get_format(name).title}\n\nA conversation\n")
-<<<<<<< HEAD
     presets = ["Sampling presets"] if ts.get_format(name).presets else []
-    assert [*HEADINGS, *presets] == re.findall(r"^(\S.*)$", text, re.MULTILINE)[1:]
-=======
-    more = ["Variants"] if ts.get_format(name).variants else []
-    assert [*HEADINGS, *more] == re.findall(r"^(\S.*)$", text, re.MULTILINE)[1:]
->>>>>>> w-check
+    variants = ["Variants"] if ts.get_format(name).variants else []
+    assert [*HEADINGS, *presets, *variants] == re.findall(r"^(\S.*)$", text, re.MULTILINE)[1:]
     assert "\x1b" not in text
 
 
