@@ -128,7 +128,7 @@ def test_what_is_refused_has_a_fault_and_what_has_none_is_read_alike(
         transcript = transcript[:start] + data.draw(st.sampled_from(["", *pieces])) + transcript[end:]
     note(transcript)
     request, findings = format_.check(transcript)
-    lines = transcript.replace("\r\n", "\n").split("\n")
+    lines = transcript.split("\n")
     assert all(one.column <= len(lines[one.line - 1]) + 1 for one in findings.all)
     faults = [one for one in findings.all if one.kind == FAULT]
     try:

@@ -54,8 +54,8 @@ _COLOURS = {"-": "red", "+": "green", "@": "cyan"}
 def check(file: str, name: str | None, variant: str | None, as_json: bool) -> int:
     """Find all that is wrong with a transcript, not only the first fault.
 
-    Each line says where it is, FILE:LINE:COLUMN, and what: a fault, which every reader refuses; what is read but not
-    kept as it stands; a mark of the format that stands in a text. Where there are no faults, it is shown how the format
+    Each line says where it is, FILE:LINE:COLUMN, and what: a fault; what is read but not kept as it stands; a mark
+    of the format that stands in a text. Where there are no faults, it is shown how the format
     itself writes the conversation, as a unified diff; nothing, if the file is just that.
     """
     format_ = variant_of(get_format(name), variant) if name is not None else None

@@ -159,7 +159,7 @@ class _Reader:
             else:
                 position = self._no_turn(start, end)
                 continue
-            cut, position = self._cut(turn, body, end, attributes)
+            cut, position = self._cut(turn, body, end, attributes, after=position)
             before = turn
             yield cut
 
@@ -173,13 +173,12 @@ class _Reader:
         place = self.document.tools_place
         assert place is not None
         close = place.close.strip()
-        stop = self.text.find(close, start, end)
+        stop, behind = self._closing(place.open.strip(), close, start, end)
         self.told = []
-        if inside := self._opened_inside(place.open.strip(), close, start, stop if stop >= 0 else end):
-            return inside
         if stop < 0:
-            self.lines.note(start, f"the tool list has no {close}", close)
-            return end
+            if behind == end:
+                self.lines.note(start, f"the tool list has no {close}", close)
+            return behind
         try:
             self.told = self._defined(place, self.text[start:stop], start)
         except InvalidTranscript as error:
@@ -212,9 +211,9 @@ class _Reader:
         """Refuse what stands where a turn must begin; returns where the next one does."""
         openings = " or ".join(turn.open.strip() for turn in self.document.turns if turn.open)
         self.lines.note(position, f"a turn must begin here: {openings}", openings)
-        found = _openings(self.document, all(turn.close for turn in self.document.turns)).search(
-            self.text, position + 1, end
-        )
+        anywhere = all(turn.close for turn in self.document.turns)
+        pattern = _openings(self.document) if anywhere else _labels(self.document)
+        found = pattern.search(self.text, position + 1, end)
         return found.start() if found else end
 
     def _header(self, turn: Turn, position: int) -> tuple[int, dict[str, str]]:
@@ -246,7 +245,8 @@ class _Reader:
             return line_end, attributes
         return line_end + len(newlines), attributes
 
-    def _cut(self, turn: Turn, start: int, end: int, attributes: dict[str, str]) -> tuple[Cut, int]:
+    def _cut(self, turn: Turn, start: int, end: int, attributes: dict[str, str], *, after: int) -> tuple[Cut, int]:
+        """Cut out a turn whose text begins at a place; gives where it ends, which is behind `after`."""
         text = self.text
         if not turn.close:
             flattened = self.document.flattened
@@ -255,25 +255,31 @@ class _Reader:
             content = text[start:stop].rstrip() if found is None and flattened else text[start:stop]
             return Cut(turn, content, start, attributes, open=False), stop
         core = turn.close.strip()
-        stop = text.find(core, start, end)
-        if inside := self._opened_inside(turn.open.strip(), core, start, stop if stop >= 0 else end):
-            return Cut(turn, text[start:inside].rstrip() + _space_before(turn), start, attributes, open=False), inside
+        stop, behind = self._closing(turn.open.strip(), core, start, end, after)
         # A tight closing may stand right behind the opening, which has taken the newline before it.
-        if stop < 0:
+        if stop >= 0:
+            return Cut(turn, text[start:stop], start, attributes, open=False), stop + len(core)
+        if behind == end:
             return Cut(turn, text[start:end], start, attributes, open=True), end
-        return Cut(turn, text[start:stop], start, attributes, open=False), stop + len(core)
+        return Cut(turn, text[start:behind].rstrip() + _space_before(turn), start, attributes, open=False), behind
 
-    def _opened_inside(self, opening: str, close: str, start: int, end: int) -> int:
-        """Return where a turn begins before what is open is closed; 0 if none does, or not all faults are asked for."""
-        found = _openings(self.document, True).search(self.text, start, end) if self.lines.found is not None else None
-        if found is None or not self.layout.escape.holds(found[0]):
-            return 0
+    def _closing(self, opening: str, close: str, start: int, end: int, after: int = 0) -> tuple[int, int]:
+        """Return where what is open is closed, -1 if it is not; and where it ends without that: at the end of all.
+
+        Where all faults are asked for, it ends where a turn begins, behind `after`, and that is one.
+        """
+        begun = None
+        if self.lines.found is not None:
+            begun = _openings(self.document, protected=True).search(self.text, max(start, after + 1), end)
+        stop = self.text.find(close, start, end if begun is None else begun.start())
+        if stop >= 0 or begun is None:
+            return stop, end
         message = (
-            f"{found[0]} before {close}, which closes what {opening} opened; "
-            f"write that first, or write {self.layout.escape.apply(found[0])} if this is content"
+            f"{begun[0]} before {close}, which closes what {opening} opened; "
+            f"write that first, or write {self.layout.escape.apply(begun[0])} if this is content"
         )
-        self.lines.note(found.start(), message, close)
-        return found.start()
+        self.lines.note(begun.start(), message, close)
+        return -1, begun.start()
 
     def without_space(self, cut: Cut) -> Cut:
         """Return a turn with its text without the white space that belongs to its closing."""
@@ -502,13 +508,13 @@ def _tag_line(document: Document) -> re.Pattern[str] | None:
 
 
 @lru_cache(maxsize=64)
-def _openings(document: Document, anywhere: bool) -> re.Pattern[str]:
-    """Return what opens a turn: where it stands, or only behind a separator."""
-    if not anywhere:
-        return _labels(document)
+def _openings(document: Document, protected: bool = False) -> re.Pattern[str]:
+    """Return what opens a turn, or a tool list that stands in none. `protected`: only what no content holds."""
     literals = [turn.open.rstrip() for turn in document.known_turns if turn.open]
     if document.tools_place is not None and document.tools_place.apart:
         literals.append(document.tools_place.open.strip())
+    if protected:
+        literals = list(filter(layout_of(document).escape.holds, literals))
     return re.compile("|".join(map(re.escape, sorted(literals, key=len, reverse=True))) or r"(?!)")
 
 
