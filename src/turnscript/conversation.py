@@ -173,12 +173,15 @@ class ToolCall(Item, eq=False, gc=False):
     """A request to run a tool.
 
     `arguments` is the text that the model wrote, never parsed and written again: a JSON object when it is well formed,
-    free text when `custom` is true. `id` pairs it with its result; `item_id` is the Responses item's own id.
+    free text when `custom` is true. `as_object`: its source has them as an object, so nobody wrote the white space and
+    the escapes in them; `respelling` says where that matters. `id` pairs it with its result; `item_id` is the Responses
+    item's own id.
     """
 
     kind: ClassVar[str] = "tool_call"
     name: str
     arguments: str = "{}"
+    as_object: bool = False
     id: str | None = None
     item_id: str | None = None
     namespace: str | None = None

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from turnscript.api import Api, Body, Reply
 from turnscript.behind import BEHIND, HALF, STRAY
 from turnscript.byhand import MISTAKES, refuse_mistakes
-from turnscript.conversation import Conversation, Dropped, Issue, Request, Response
+from turnscript.conversation import Conversation, Dropped, Issue, Request, Response, ToolCall
 from turnscript.errors import (
     InvalidConversation,
     InvalidRequest,
@@ -70,10 +70,13 @@ def parse(source: Source, name: str = AUTO) -> Request:
     if isinstance(target, Api):
         return target.parse_request(source)
     request = target.parse(transcript_text(source))
-    if request.origin is not None and request.extra:
-        api = origin_of(request.origin)
-        if api is not None:
+    api = origin_of(request.origin)
+    if api is not None:
+        if request.extra:
             _unfold(api, request)
+        for item in request.items if api.has_objects else ():
+            if isinstance(item, ToolCall):
+                item.as_object = not item.custom
     return request
 
 

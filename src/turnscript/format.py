@@ -46,7 +46,7 @@ from turnscript.jinja import write_template
 from turnscript.jsontext import Json
 from turnscript.losses import Loss
 from turnscript.rendered import Rendered
-from turnscript.respelling import respelled, shown
+from turnscript.respelling import note_laid_out, respelled, shown
 from turnscript.response_template import write_response_template
 from turnscript.sources import in_source_words, unnamed
 
@@ -161,7 +161,8 @@ class Format(Struct, frozen=True):
         if self.template is not None and not archive:
             return write_with_template(self.document, self.template, request, policy, now)
         if not archive:
-            request = shown(request, layout_of(self.document, policy).escape.forges)
+            layout = layout_of(self.document, policy)
+            request = shown(request, layout.escape.forges, layout.spelling)
         return write_document(self.document, request, archive, policy)
 
     def ends_late(self, item: Item) -> bool:
@@ -179,7 +180,10 @@ class Format(Struct, frozen=True):
 
         The request's options are not typed yet: they stay in `extra` as their origin spelled them.
         """
-        return read_document(self.document, transcript)
+        request = read_document(self.document, transcript)
+        if request.origin is None:  # else it says which API wrote the arguments, and how
+            note_laid_out(request.items)
+        return request
 
     def marks_in(self, text: str) -> frozenset[str]:
         """Return the marks of this format that stand in a text."""

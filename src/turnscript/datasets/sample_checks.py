@@ -25,6 +25,7 @@ from turnscript.datasets.shape_checks import Proofs
 from turnscript.datasets.tokenbytes import TokenBytes
 from turnscript.datasets.tokenizer import Ends
 from turnscript.datasets.turn_checks import MODEL, PROMPTS, TurnChecker, spread, trained_turns
+from turnscript.engine.layout import layout_of
 from turnscript.engine.prompt import Prompt
 from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Span, Writer, text_of_spans
 from turnscript.engine.system import ASKED
@@ -114,7 +115,7 @@ class Checker:
         spelled = self._spelled(text, texts)
         if spelled is None:
             return [f"it does not decode to what the conversation is rendered as: {difference(rendered, text)}"]
-        request = shown(request, out.escape.forges)
+        request = shown(request, out.escape.forges, layout_of(self._format.document).spelling)
         losses = [loss.path for loss in out.all_losses()]
         written = _Pieces(spelled, marks)
         ends = self._ends(sample, written, widths.cumsum())
@@ -203,6 +204,9 @@ class Checker:
             return
         try:
             found = self._format.parse(text)
+            for item in found.items:
+                if isinstance(item, ToolCall):
+                    item.as_object = False  # a sample spells objects already: what is laid out in it is a row's text
             if text == rendered and found.items == request.items and found.tools == request.tools:
                 self._counts.equal += 1
                 return  # written again it is the same, because the same was written

@@ -313,7 +313,7 @@ def begin_prompt(
     asked: list[Loss] = []
     if spelling is not None:
         request, asked = respelled(request, spelling)
-    request = shown(request, composer.layout.escape.forges)
+    request = shown(request, composer.layout.escape.forges, composer.layout.spelling)
     thinks = asks_to_think(request, thinking)
     if thinks and document.generation.thinking_kind not in composer.layout.places:
         if thinking:
@@ -359,7 +359,7 @@ def _extended(prompt: Prompt, composer: Composer, raw: str, response: Response, 
     if prompt.spelling is not None:
         items, losses = respelled_items(items, prompt.spelling)
         out.losses += losses
-    items = shown_items(items, composer.layout.escape.forges)
+    items = shown_items(items, composer.layout.escape.forges, composer.layout.spelling)
     said = [*response.items, *items]
     out.names, out.ids = names_of(said, composer.document, earlier), ids_of(said, composer.document, earlier)
     composer.write_items(items, first + before)
