@@ -91,6 +91,24 @@ def object_setting(key: str) -> Option:
     return Option(key, plain.fields, read, plain.write, plain.plain)
 
 
+def own_setting(key: str, field: str, type_: Any) -> Option:
+    """An option that no official API has, and servers such as ours take: it is sent only if it came that way."""
+    plain = setting(key, field, type_)
+
+    def write(rendering: Rendering) -> Any:
+        value = plain.write(rendering)
+        if value is None or rendering.request.origin == rendering.origin:
+            return value
+        rendering.lose_setting(field, "dropped", f"{rendering.target} has no such setting")
+        return None
+
+    return Option(key, (field,), plain.read, write)
+
+
+THOUGHTS = own_setting("thoughts", "thoughts", list[str])
+"""The kinds of thought that are asked for, as all APIs of conversations have it here."""
+
+
 class Rendering:
     """One request on its way to one API: what is asked for, and the losses so far.
 

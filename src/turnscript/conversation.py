@@ -306,7 +306,10 @@ class ResponseFormat(Comparable, Struct, eq=False, omit_defaults=True, gc=False)
 
 
 class Settings(Comparable, Struct, eq=False, kw_only=True, omit_defaults=True, gc=False):
-    """What more than one API lets a client say about the generation. None: not said."""
+    """What more than one API lets a client say about the generation. None: not said.
+
+    `thoughts`: the kinds of thought that the model is to write, for a format that has a flag for each (`reflect`, ...).
+    """
 
     model: str | None = None
     max_tokens: int | None = None
@@ -319,6 +322,7 @@ class Settings(Comparable, Struct, eq=False, kw_only=True, omit_defaults=True, g
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     thinking: ThinkingMode | None = None
+    thoughts: list[str] | None = None
     effort: str | None = None
     reasoning_summary: str | None = None
     response_format: ResponseFormat | None = None
@@ -343,6 +347,8 @@ class Settings(Comparable, Struct, eq=False, kw_only=True, omit_defaults=True, g
     def __post_init__(self) -> None:
         if self.stop.__class__ not in _STRINGS:  # a string, as one API has it: each letter would be a stop string
             raise TypeError(f"stop is a list of strings: write [{self.stop!r}]")
+        if self.thoughts.__class__ not in _STRINGS:
+            raise TypeError(f"thoughts is a list of strings: write [{self.thoughts!r}]")
 
 
 class Conversation(Struct, gc=False):

@@ -232,7 +232,7 @@ def _rendered(
     if not isinstance(said, Request):
         exchange = _exchange(said)
         said, left = archived(exchange), beyond_first(exchange, "a transcript")
-    if options.get("view", "archive") == "archive":
+    if options.get("view", "archive") == "archive" and target.document.metadata is not None:
         said = _folded(said)
     rendered = target.render(said, strict=strict, normalize_json=normalize_json, **options)
     if left:

@@ -37,6 +37,7 @@ from turnscript.engine.read import claims_document, read_document
 from turnscript.engine.render import write_document
 from turnscript.engine.replay import Replays
 from turnscript.engine.spans import Span, Writer, text_of_spans
+from turnscript.engine.system import unflagged
 from turnscript.engine.table import Document, shown_whole, with_ends
 from turnscript.engine.template.template import Template
 from turnscript.engine.template_prompt import History, Wanted, begin_template_prompt, write_with_template
@@ -120,7 +121,7 @@ class Format(Struct, frozen=True):
                 request, asked = self.normalized(request)
             out = self.write(request, view=view, escape=escape)
             losses = in_source_words(request, out.all_losses())
-            losses = losses if out.archive else [*losses, *_unshown(request)]
+            losses = losses if out.archive else [*losses, *_unshown(request, self.document)]
         except MISTAKES:
             refuse_mistakes(request=request)
             raise
@@ -358,9 +359,11 @@ def _policy(escape: str) -> str:
     return escape
 
 
-def _unshown(request: Request) -> list[Loss]:
-    settings = request.settings
-    said = [field for field in settings.__struct_fields__ if getattr(settings, field) is not None]
+def _unshown(request: Request, document: Document) -> list[Loss]:
+    settings, shown_too = request.settings, () if document.flags is None else ("thoughts",)
+    fields = [field for field in settings.__struct_fields__ if field not in shown_too]
+    said = [field for field in fields if getattr(settings, field) is not None]
     paths = [request.paths.get(field, f"$.{field}") for field in said]
     paths += [f"$.{path}" for path in (*unnamed(request.extra, request.words), *request.archived)]
-    return [Loss(path, "dropped", "a prompt carries the conversation, not the settings") for path in paths]
+    losses = [Loss(path, "dropped", "a prompt carries the conversation, not the settings") for path in paths]
+    return [*losses, *unflagged(document, request)] if shown_too else losses

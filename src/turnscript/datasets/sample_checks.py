@@ -28,7 +28,6 @@ from turnscript.datasets.turn_checks import MODEL, PROMPTS, TurnChecker, spread,
 from turnscript.engine.layout import layout_of
 from turnscript.engine.prompt import Prompt
 from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Span, Writer, text_of_spans
-from turnscript.engine.system import ASKED
 from turnscript.errors import TurnscriptError, Unsupported
 from turnscript.respelling import shown
 
@@ -234,12 +233,12 @@ class Checker:
         request = example.request
         kinds = sorted({item.of for item in request.items if isinstance(item, Thinking) and item.content})
         # Flags of the thoughts that are still to come stand in the sample, so they are asked for.
-        hints = {ASKED: " ".join(kinds)} if kinds else {}
+        settings = Settings(thoughts=kinds or None)
         begun = Begun()
         known: dict[str, list[int]] = {}
         for at in spread(trained_turns(request.items, self._encoder.counts(example))):
             item, conversation = request.items[at], Conversation(request.items[:at], request.tools)
-            asked = Request(conversation=conversation, hints=hints)
+            asked = Request(conversation=conversation, settings=settings)
             prompts = [
                 prompt.spans if opened is None else opened.spans(prompt.spans) for prompt in self._leading(asked, item)
             ]

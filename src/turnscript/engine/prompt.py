@@ -31,6 +31,7 @@ from turnscript.engine.render import Composer
 from turnscript.engine.replay import Generated, Replays, Strangers, kept, stranger_behind
 from turnscript.engine.spans import Span, Writer
 from turnscript.engine.states import Calls, looks_for_names, model_turn, states_of
+from turnscript.engine.system import unflagged
 from turnscript.engine.table import Document
 from turnscript.errors import Unsupported
 from turnscript.grammar.notations import writer_of
@@ -314,6 +315,7 @@ def begin_prompt(
     if spelling is not None:
         request, asked = respelled(request, spelling)
     request = shown(request, composer.layout.escape.forges, composer.layout.spelling)
+    composer.out.losses += unflagged(document, request)
     thinks = asks_to_think(request, thinking)
     if thinks and document.generation.thinking_kind not in composer.layout.places:
         if thinking:

@@ -24,7 +24,7 @@ from turnscript.engine.lines import Lines
 from turnscript.engine.names import lines_before
 from turnscript.engine.parse import Malformed, TurnParser
 from turnscript.engine.states import named_call, states_of
-from turnscript.engine.system import ALONE, ASKED, BEFORE, UNASKED
+from turnscript.engine.system import ALONE, BEFORE, UNASKED
 from turnscript.engine.table import Document, Payload, ToolsPlace, Turn
 from turnscript.errors import InvalidTranscript
 from turnscript.events import PartEnd
@@ -71,7 +71,7 @@ def read_turns(document: Document, text: str) -> Request:
 
 def _note_unasked(document: Document, request: Request) -> None:
     """Take note of kinds of thought that no flag asks for, where there are flags: a writer would add them."""
-    asked = request.hints.get(ASKED, "").split()
+    asked = request.settings.thoughts or ()
     kinds = {item.of for item in request.items if isinstance(item, Thinking)} if document.flags is not None else set()
     if unasked := sorted(kinds.difference(asked)):
         request.hints[UNASKED] = " ".join(unasked)
@@ -367,7 +367,7 @@ class _Reader:
         return inner[: found.start()]
 
     def _flags(self, text: str, request: Request) -> tuple[str, bool]:
-        """Return the text without the flags at its end, which are kept as a hint."""
+        """Return the text without the flags at its end, which are what is asked for."""
         flags = self.document.flags
         found: list[str] = []
         while flags is not None:
@@ -378,7 +378,7 @@ class _Reader:
             text = text.removesuffix(flags.tags[kind])
         found.reverse()
         if flags is not None and found:
-            request.hints[ASKED] = " ".join(found)
+            request.settings.thoughts = found
             if found != [kind for kind in flags.tags if kind in found]:
                 detail = "flags of thoughts are written in the format's order, each once"
                 self.unread.append(Loss("line 1", "approximated", detail))

@@ -246,6 +246,7 @@ class Model(Struct, frozen=True, kw_only=True):
     normalize_json: Annotated[bool, Flag()] = False
     grammar: Annotated[Literal["auto", "off"], Choice(("auto", "off"))] = "auto"
     thinking: Annotated[Thinking, Choice(("auto", "on", "off"))] = "auto"
+    thoughts: Annotated[tuple[str, ...], Texts("kinds of thought")] = ()
     efforts: Annotated[Efforts, Section(Efforts)] = Efforts()
     preset: Annotated[str | None, PRESET] = None
     sampling: Annotated[Sampling, Section(Sampling)] = Sampling()

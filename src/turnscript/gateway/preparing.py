@@ -9,6 +9,7 @@ wrote before is put back as it wrote it; and what is asked for is made to fit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from functools import lru_cache, partial
 from operator import is_
 from time import time
@@ -268,7 +269,7 @@ class Preparation(Struct, kw_only=True):
                 one_call=forcing.OneCall() if request.settings.parallel_tool_calls is False else None,
                 stops=prompt.client_stops,
                 blanks=Blanks() if offered.tools else None,
-                closing="" if plan.budget is None else thinking.closing(format_),
+                closing=None if plan.budget is None else partial(thinking.closing, format_),
                 outward=stages,
             )
 
@@ -330,12 +331,21 @@ class Preparation(Struct, kw_only=True):
         """The prompt, as one text too, and what it could not carry. A date in it stays that of the session's start."""
         format_, spells = self.served.format, self.served.model.normalize_json
         seeing = self.seeing = Seeing(self.served.facts, self.signing_key)
-        asked = seeing.marked(offered.request)
+        asked = seeing.marked(self._flagged(offered.request, thinks))
         now = self.sessions.since(session) if format_.template is not None else None
         made = format_.prompt(asked, thinking=thinks, replays=recalled.replays, normalize_json=spells, now=now)
         prompt = offered.bind(made)
         losses = [*offered.located(prompt.losses), *wordlosses(self.served.model, asked)]
         return prompt, seeing.text(prompt.text), losses
+
+    def _flagged(self, request: Request, thinks: bool | None) -> Request:
+        """The request with the kinds of thought that the model is to write where it does not say, and may think."""
+        kinds, flags = self.served.model.thoughts, self.served.format.document.flags
+        if not kinds or flags is None or thinks is False or request.settings.thoughts is not None:
+            return request
+        asked = copy(request)
+        asked.settings = replace(request.settings, thoughts=list(kinds))
+        return asked
 
     def _held(self, prompt: Prompt, losses: list[Loss]) -> Held | None:
         """The grammar that the answer is held to."""
