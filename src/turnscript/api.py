@@ -22,9 +22,10 @@ from typing import Any, ClassVar, Literal, Protocol
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec import Raw as RawJson
+from msgspec.structs import replace
 
 from turnscript.byhand import MISTAKES, check_words, refuse_mistakes
-from turnscript.conversation import Assistant, Extra, Request, Response, Settings, Usage
+from turnscript.conversation import Assistant, Conversation, Extra, Request, Response, Settings, Usage
 from turnscript.errors import LossyConversion, TurnscriptError, UnknownName
 from turnscript.events import Event
 from turnscript.faults import fault_of, retry_headers
@@ -32,6 +33,7 @@ from turnscript.given import Source, body_bytes
 from turnscript.jsontext import NULL, Json, read_object
 from turnscript.losses import Loss, LossKind
 from turnscript.rendered import Rendered
+from turnscript.respelling import objects_in_one_spelling
 from turnscript.serving import Serving
 from turnscript.sources import Unnamed, Words, at_source, member_path
 from turnscript.wire import Reader, Rest, mismatch
@@ -87,6 +89,24 @@ def object_setting(key: str) -> Option:
         plain.read(request, value, path)
 
     return Option(key, plain.fields, read, plain.write, plain.plain)
+
+
+def own_setting(key: str, field: str, type_: Any) -> Option:
+    """An option that no official API has, and servers such as ours take: it is sent only if it came that way."""
+    plain = setting(key, field, type_)
+
+    def write(rendering: Rendering) -> Any:
+        value = plain.write(rendering)
+        if value is None or rendering.request.origin == rendering.origin:
+            return value
+        rendering.lose_setting(field, "dropped", f"{rendering.target} has no such setting")
+        return None
+
+    return Option(key, (field,), plain.read, write)
+
+
+THOUGHTS = own_setting("thoughts", "thoughts", list[str])
+"""The kinds of thought that are asked for, as all APIs of conversations have it here."""
 
 
 class Rendering:
@@ -259,7 +279,8 @@ class Api(ABC):
     request. `flags` maps the names of render options to their allowed values, default first. `typed` gives the wire
     types of large members, which are then decoded together with the body in one pass; `read` must take them as JSON
     too, because a body with any odd member is read in two. `serving`: what a server of it does beside answering.
-    `words`: what members of the model are called in its bodies, where that is something else.
+    `words`: what members of the model are called in its bodies, where that is something else. `has_objects`: the
+    arguments of a call are an object there, and no text.
     """
 
     name: ClassVar[str]
@@ -273,6 +294,7 @@ class Api(ABC):
     options: ClassVar[Sequence[Option]]
     typed: ClassVar[Mapping[str, Any]] = {}
     words: ClassVar[Words] = {}
+    has_objects: ClassVar[bool] = False
 
     def __init__(self) -> None:
         types = {option.key: option.wire for option in self.options} | dict(self.typed)
@@ -356,6 +378,10 @@ class Api(ABC):
         body: Body = {}
         try:
             check_words(request.settings)
+            if request.origin != self.origin:
+                items = objects_in_one_spelling(request.items)
+                if items is not request.items:
+                    request = replace(request, conversation=Conversation(list(items), request.tools))
             rendering = self.rendering(request, profile, flags)
             self.write_options(body, rendering)
             self.write(body, rendering)
@@ -388,13 +414,18 @@ class Api(ABC):
         for what a program has put together wrongly.
         """
         try:
-            body, losses = self.write_response(response, request, reply)
+            body, losses = self.write_response(self.spelled(response), request, reply)
         except MISTAKES:
             refuse_mistakes(response=response, request=request)
             raise
         if strict and losses:
             raise LossyConversion(losses, self.name)
         return Rendered(body, losses)
+
+    def spelled(self, response: Response) -> Response:
+        """An answer with arguments that came as objects in one spelling, if it is not of this API."""
+        items = response.items if response.origin == self.origin else objects_in_one_spelling(response.items)
+        return response if items is response.items else replace(response, items=list(items))
 
     @abstractmethod
     def write_response(self, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:

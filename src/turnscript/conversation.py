@@ -173,12 +173,15 @@ class ToolCall(Item, eq=False, gc=False):
     """A request to run a tool.
 
     `arguments` is the text that the model wrote, never parsed and written again: a JSON object when it is well formed,
-    free text when `custom` is true. `id` pairs it with its result; `item_id` is the Responses item's own id.
+    free text when `custom` is true. `as_object`: its source has them as an object, so nobody wrote the white space and
+    the escapes in them; `respelling` says where that matters. `id` pairs it with its result; `item_id` is the Responses
+    item's own id.
     """
 
     kind: ClassVar[str] = "tool_call"
     name: str
     arguments: str = "{}"
+    as_object: bool = False
     id: str | None = None
     item_id: str | None = None
     namespace: str | None = None
@@ -303,7 +306,10 @@ class ResponseFormat(Comparable, Struct, eq=False, omit_defaults=True, gc=False)
 
 
 class Settings(Comparable, Struct, eq=False, kw_only=True, omit_defaults=True, gc=False):
-    """What more than one API lets a client say about the generation. None: not said."""
+    """What more than one API lets a client say about the generation. None: not said.
+
+    `thoughts`: the kinds of thought that the model is to write, for a format that has a flag for each (`reflect`, ...).
+    """
 
     model: str | None = None
     max_tokens: int | None = None
@@ -316,6 +322,7 @@ class Settings(Comparable, Struct, eq=False, kw_only=True, omit_defaults=True, g
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     thinking: ThinkingMode | None = None
+    thoughts: list[str] | None = None
     effort: str | None = None
     reasoning_summary: str | None = None
     response_format: ResponseFormat | None = None
@@ -340,6 +347,8 @@ class Settings(Comparable, Struct, eq=False, kw_only=True, omit_defaults=True, g
     def __post_init__(self) -> None:
         if self.stop.__class__ not in _STRINGS:  # a string, as one API has it: each letter would be a stop string
             raise TypeError(f"stop is a list of strings: write [{self.stop!r}]")
+        if self.thoughts.__class__ not in _STRINGS:
+            raise TypeError(f"thoughts is a list of strings: write [{self.thoughts!r}]")
 
 
 class Conversation(Struct, gc=False):

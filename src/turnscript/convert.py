@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from turnscript.api import Api, Body, Reply
 from turnscript.behind import BEHIND, HALF, STRAY
 from turnscript.byhand import MISTAKES, refuse_mistakes
-from turnscript.conversation import Conversation, Dropped, Issue, Request, Response
+from turnscript.conversation import Conversation, Dropped, Issue, Request, Response, ToolCall
 from turnscript.errors import (
     InvalidConversation,
     InvalidRequest,
@@ -74,10 +74,13 @@ def parse(source: Source, name: str = AUTO, *, variant: str | None = None) -> Re
 
 def unfolded(request: Request) -> Request:
     """A request that an archive keeps with its settings typed. Raises InvalidTranscript for what its API refuses."""
-    if request.origin is not None and request.extra:
-        api = origin_of(request.origin)
-        if api is not None:
+    api = origin_of(request.origin)
+    if api is not None:
+        if request.extra:
             _unfold(api, request)
+        for item in request.items if api.has_objects else ():
+            if isinstance(item, ToolCall):
+                item.as_object = not item.custom
     return request
 
 
@@ -235,7 +238,7 @@ def _rendered(
     if not isinstance(said, Request):
         exchange = _exchange(said)
         said, left = archived(exchange), beyond_first(exchange, "a transcript")
-    if options.get("view", "archive") == "archive":
+    if options.get("view", "archive") == "archive" and target.document.metadata is not None:
         said = folded(said)
     rendered = target.render(said, strict=strict, normalize_json=normalize_json, **options)
     if left:

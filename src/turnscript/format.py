@@ -38,6 +38,7 @@ from turnscript.engine.read import claims_document, read_document
 from turnscript.engine.render import write_document
 from turnscript.engine.replay import Replays
 from turnscript.engine.spans import Span, Writer, text_of_spans
+from turnscript.engine.system import unflagged
 from turnscript.engine.table import Document, as_seen, shown_whole, with_ends
 from turnscript.engine.template.template import Template
 from turnscript.engine.template_prompt import History, Wanted, begin_template_prompt, write_with_template
@@ -47,7 +48,7 @@ from turnscript.jinja import write_template
 from turnscript.jsontext import Json
 from turnscript.losses import Loss
 from turnscript.rendered import Rendered
-from turnscript.respelling import respelled, shown
+from turnscript.respelling import note_laid_out, respelled, shown
 from turnscript.response_template import write_response_template
 from turnscript.sources import in_source_words, unnamed
 
@@ -65,7 +66,8 @@ class Format(Struct, frozen=True):
     then writes prompts, while the table reads what the model answers. `history`: how turns of the model are kept there.
     `words`: tools, calls and results that the template has no place for stand in texts, in the table's words.
     `presets`: the names of the sampling presets that the format's document gives. `prepend_tokens`: the ids that its
-    models want before a prompt, where the server prepares no state for them.
+    models want before a prompt, where the server prepares no state for them. `wraps`: a text to go on from, without
+    messages, is what a user says.
     """
 
     name: str
@@ -78,6 +80,7 @@ class Format(Struct, frozen=True):
     words: bool = False
     presets: tuple[str, ...] = ()
     prepend_tokens: tuple[int, ...] = ()
+    wraps: bool = False
 
     def variant(self, option: str) -> Format:
         """The same format with an option taken. Raises UnknownName."""
@@ -142,7 +145,7 @@ class Format(Struct, frozen=True):
                 request, asked = self.normalized(request)
             out = self.write(request, view=view, escape=escape)
             losses = in_source_words(request, out.all_losses())
-            losses = losses if out.archive else [*losses, *_unshown(request)]
+            losses = losses if out.archive else [*losses, *_unshown(request, self.document)]
         except MISTAKES:
             refuse_mistakes(request=request)
             raise
@@ -184,7 +187,8 @@ class Format(Struct, frozen=True):
             return write_with_template(self.document, self.template, request, policy, now)
         if archive:
             return write_document(self.document, request, archive, policy)
-        return write_document(self.seen, shown(request, layout_of(self.seen, policy).escape.forges), archive, policy)
+        layout = layout_of(self.seen, policy)
+        return write_document(self.seen, shown(request, layout.escape.forges, layout.spelling), archive, policy)
 
     def ends_late(self, item: Item) -> bool:
         """Whether nothing behind an item of the model ends its turn: only another's does, or the end of the text.
@@ -205,13 +209,13 @@ class Format(Struct, frozen=True):
         if document.stand_ins:
             text = transcript.strip(_AROUND)
             document = document if text.startswith(document.start) or text.endswith(document.end) else self.seen
-        return read_document(document, transcript)
+        return _laid_out(read_document(document, transcript))
 
     def check(self, transcript: str) -> tuple[Request, Findings]:
         """Return what can be read of a transcript, and all that is wrong with it: what `parse` refuses, wherever that
         is, what it does not keep as it stands, and marks of the format that stand in texts."""
         found = Findings()
-        request = read_document(self.document, transcript, found)
+        request = _laid_out(read_document(self.document, transcript, found))
         return request, Findings(sorted(set(found.all)), found.tools)
 
     def marks_in(self, text: str) -> frozenset[str]:
@@ -380,15 +384,24 @@ class Format(Struct, frozen=True):
         return files
 
 
+def _laid_out(request: Request) -> Request:
+    """Take note of arguments that are laid out over lines. An archive says which API wrote its own, and how."""
+    if request.origin is None:
+        note_laid_out(request.items)
+    return request
+
+
 def _policy(escape: str) -> str:
     if escape not in POLICIES:
         raise UnknownName("escape", escape, POLICIES)
     return escape
 
 
-def _unshown(request: Request) -> list[Loss]:
-    settings = request.settings
-    said = [field for field in settings.__struct_fields__ if getattr(settings, field) is not None]
+def _unshown(request: Request, document: Document) -> list[Loss]:
+    settings, shown_too = request.settings, () if document.flags is None else ("thoughts",)
+    fields = [field for field in settings.__struct_fields__ if field not in shown_too]
+    said = [field for field in fields if getattr(settings, field) is not None]
     paths = [request.paths.get(field, f"$.{field}") for field in said]
     paths += [f"$.{path}" for path in (*unnamed(request.extra, request.words), *request.archived)]
-    return [Loss(path, "dropped", "a prompt carries the conversation, not the settings") for path in paths]
+    losses = [Loss(path, "dropped", "a prompt carries the conversation, not the settings") for path in paths]
+    return [*losses, *unflagged(document, request)] if shown_too else losses

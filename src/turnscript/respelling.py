@@ -1,15 +1,22 @@
 r"""Owns how the JSON of calls, results and tools is spelled in prompts and in what `normalize_json` asks for.
 
 In a prompt `\u5317` is written as its character: models have learnt words and no tokens of escapes, and some clients
-escape what others do not. That is no loss, because no value is another. `normalize_json` goes further, for training
-data: a model that has seen each value spelled in one way learns what is said, not how some server spaced it. What it
-changes is told as losses, though nothing but white space and escapes is ever another.
+escape what others do not. That is no loss, because no value is another.
+
+Arguments that came as an object (`ToolCall.as_object`) are nobody's spelling: the white space in them is that of the
+program that printed the body or the file. They have one spelling in prompts, in samples and in every API but their own,
+to which they go back as they stood, as they do from an archive. A text of arguments is what a model wrote, and stays.
+
+`normalize_json` goes further, for training data: a model that has seen each value spelled in one way learns what is
+said, not how some server spaced it. What it changes is told as losses, though nothing but white space and escapes is
+ever another.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from operator import is_
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -25,7 +32,7 @@ from turnscript.conversation import (
     ToolResult,
     ToolsChange,
 )
-from turnscript.jsontext import Json, has_escapes, is_json, respell, text_of, with_characters
+from turnscript.jsontext import Json, has_escapes, is_json, is_object, respace, respell, text_of, with_characters
 from turnscript.losses import Loss
 
 
@@ -74,29 +81,67 @@ def respelled_items(items: Sequence[Item], spelling: Spelling) -> tuple[list[Ite
     return found, losses
 
 
-def shown(request: Request, forges: Callable[[str], bool]) -> Request:
-    """Write the characters that JSON in calls, results and tools has as escapes, as every prompt shows them.
+def in_one_spelling(text: str, spelling: Spelling = SPACED) -> str:
+    """Spell an object of arguments, whatever white space and escapes its source has. Numbers, the order of keys and
+    keys that come twice stay."""
+    return with_characters(respace(text, *spelling))
+
+
+def objects_in_one_spelling(items: Sequence[Item]) -> Sequence[Item]:
+    """Spell the arguments that came as objects as another API gets them; the sequence itself if that changes none."""
+    again = [_object(item, SPACED) if type(item) is ToolCall and item.as_object else item for item in items]
+    return items if all(map(is_, again, items)) else again
+
+
+def is_laid_out(item: Item) -> bool:
+    """Return whether an item is a call whose arguments go over several lines, as nobody writes them but for people."""
+    return isinstance(item, ToolCall) and "\n" in item.arguments.strip() and not item.custom
+
+
+def note_laid_out(items: Sequence[Item]) -> None:
+    """Take the arguments of a transcript that are laid out for objects. Those on one line are what a model wrote."""
+    for item in filter(is_laid_out, items):
+        item.as_object = True  # type: ignore[attr-defined]
+
+
+def _object(call: ToolCall, spelling: Spelling) -> ToolCall:
+    spelled = in_one_spelling(call.arguments, spelling)
+    if spelled == call.arguments or call.open or call.custom or not is_object(call.arguments):
+        return call
+    return replace(call, arguments=spelled)
+
+
+def shown(request: Request, forges: Callable[[str], bool], spelling: Spelling = SPACED) -> Request:
+    """Write the characters that JSON in calls, results and tools has as escapes, as every prompt shows them, and
+    arguments that came as objects in the format's `spelling`.
 
     `forges` says of a text that nothing would keep its tags from being read as such: what hides a tag behind an escape
     then stays as it came. The request is given back where there is nothing to change.
     """
-    items, tools = shown_items(request.items, forges), request.tools
+    items, tools = shown_items(request.items, forges, spelling), request.tools
     listed = [_tool(tool, _characters(forges)) for tool in tools] if _have_escapes(tools) else tools
     if items is request.items and listed is tools:
         return request
     return replace(request, conversation=Conversation(list(items), listed))
 
 
-def shown_items(items: Sequence[Item], forges: Callable[[str], bool]) -> Sequence[Item]:
+def shown_items(items: Sequence[Item], forges: Callable[[str], bool], spelling: Spelling = SPACED) -> Sequence[Item]:
     """Do so with items; the sequence itself where there is nothing to change. Most have no JSON."""
-    escaped = _escaped([item for item in items if type(item) in _SPELLED])
-    if not escaped:
+    found = _respelled_in_prompts([item for item in items if type(item) in _SPELLED])
+    if not found:
         return items
     spell = _characters(forges)
-    again = {id(item): _item(item, spell)[0] for item in escaped}
-    if all(again[id(item)] is item for item in escaped):
+    again = {id(item): _shown(item, spell, forges, spelling) for item in found}
+    if all(again[id(item)] is item for item in found):
         return items
     return [again.get(id(item), item) for item in items]
+
+
+def _shown(item: Item, spell: Spell, forges: Callable[[str], bool], spelling: Spelling) -> Item:
+    if type(item) is ToolCall and item.as_object:
+        call = _object(item, spelling)
+        return item if call is not item and forges(call.arguments) else call
+    return _item(item, spell)[0]
 
 
 def _characters(forges: Callable[[str], bool]) -> Spell:
@@ -107,8 +152,8 @@ def _characters(forges: Callable[[str], bool]) -> Spell:
     return spell
 
 
-def _escaped(items: Sequence[Item]) -> list[Item]:
-    """Return those calls, results and changes of tools in whose JSON something may be an escape.
+def _respelled_in_prompts(items: Sequence[Item]) -> list[Item]:
+    """Return those calls, results and changes of tools in whose JSON something may be an escape, or is an object.
 
     Every prompt has all of its items looked at, and nearly none has an escape. So this is one loop, which looks at how
     a result begins, and for one character first: to search for that takes a sixth of the time that two take.
@@ -118,7 +163,7 @@ def _escaped(items: Sequence[Item]) -> list[Item]:
         kind = type(item)
         if kind is ToolCall:
             text = item.arguments  # type: ignore[attr-defined]
-            if "\\" in text and "\\u" in text and has_escapes(text):
+            if item.as_object or ("\\" in text and "\\u" in text and has_escapes(text)):  # type: ignore[attr-defined]
                 found.append(item)
         elif kind is ToolResult:
             for part in item.content:  # type: ignore[attr-defined]

@@ -44,7 +44,7 @@ def stream_of(
     """A whole answer as a stream, and what that cannot say. One that broke off ends with its `error`."""
     head = head_of(response.id, response.model, response.extra, response.usage)
     renderer = _renderer(api, request, response, head)
-    events = unfold(response)
+    events = unfold(api.spelled(response))
     if error is None:
         data = renderer.send(events) + renderer.close()
     else:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import turnscript as ts
 from tests import corpora
@@ -14,6 +15,7 @@ from tests.growth import assert_grows_below
 from tests.strategies import conversations, text
 from turnscript.format import Format
 from turnscript.jsontext import Json, json_of
+from turnscript.respelling import note_laid_out
 
 _PLACE = re.compile(r"items\[(\d+)\]")
 
@@ -35,6 +37,13 @@ def check_inverse(format_: Format, request: ts.Request) -> None:
             for tool in request.tools:
                 tool.hints = {}
         assert request.tools == back.tools
+
+
+def as_read(request: ts.Request) -> ts.Request:
+    """A request with the arguments that are laid out as a reader takes them: as objects."""
+    items = [*map(replace, request.items)]
+    note_laid_out(items)
+    return replace(request, conversation=ts.Conversation(items, request.tools))
 
 
 def _bare(item: ts.Item, format_: Format) -> ts.Item:
@@ -100,7 +109,8 @@ def check_document(format_: Format, request: ts.Request) -> None:
     check_spans(format_, request, transcript)
     check_inverse(format_, request)
     prompt = str(format_.render(request, view="prompt").value)
-    assert prompt == format_.render(format_.parse(prompt), view="prompt").value
+    again = format_.render(as_read(request), view="prompt").value  # the prompt, but for arguments that are laid out
+    assert again == format_.render(format_.parse(prompt), view="prompt").value
 
 
 def check_spans(format_: Format, request: ts.Request, transcript: str) -> None:

@@ -42,9 +42,9 @@ def prompts_of(format_: Format, request: ts.Request, start: int) -> Iterator[lis
     Flags of thoughts stand at the beginning, so who asks for a thought later has asked for it from there on.
     """
     items = request.items
-    thoughts = " ".join([item.of for item in items if isinstance(item, ts.Thinking) and item.content])
+    thoughts = [item.of for item in items if isinstance(item, ts.Thinking) and item.content]
     conversation = ts.Conversation(items=items[:start], tools=request.tools)
-    asked = ts.Request(conversation=conversation, hints={"thoughts": thoughts} if thoughts else {})
+    asked = ts.Request(conversation=conversation, settings=ts.Settings(thoughts=thoughts or None))
     yield _as_said(format_, asked.items, format_.prompt(asked, thinking=False).spans)
     if isinstance(items[start], ts.Thinking):
         yield _as_said(format_, asked.items, format_.prompt(asked, thinking=True).spans)

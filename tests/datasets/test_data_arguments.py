@@ -56,3 +56,14 @@ def test_a_text_of_arguments_stays_as_a_model_wrote_it() -> None:
     call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": text}}
     row = {"messages": [CHAT["messages"][0], {"role": "assistant", "tool_calls": [call]}]}
     assert [text] == arguments_in("messages", json.dumps(row, indent=2).encode())
+
+
+def test_a_transcript_that_is_laid_out_gives_the_samples_of_one_line() -> None:
+    """On one line it is what a model wrote."""
+    turn = '<<USER>>\nq\n<<USER_END>>\n\n<<TOOL_CALL name="f">>\n{}\n<<END_TOOL_CALL>>'
+    for payload, read in (
+        ('{\n  "a": 1.0,\n  "b": [\n    2\n  ]\n}', '{"a": 1.0, "b": [2]}'),
+        ('{"a":1.0}', '{"a":1.0}'),
+        ('{ "a": 1.0 }', '{ "a": 1.0 }'),
+    ):
+        assert [read] == arguments_in("rwkv-universal", turn.replace("{}", payload).encode())

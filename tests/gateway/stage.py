@@ -207,9 +207,12 @@ class Stage:
     """The gateway, and its model servers: as many as `servers`. `model`: settings of the model; the rest are sections:
     `Stage(servers=2, server={"grace": 1.0}, limits={...})`."""
 
-    def __init__(self, servers: int = 1, model: dict[str, Any] | None = None, **sections: dict[str, Any]) -> None:
+    def __init__(
+        self, servers: int = 1, model: dict[str, Any] | None = None, format_: str = FORMAT, **sections: dict[str, Any]
+    ) -> None:
         self._servers = servers
         self._model = {"kind": "completions"} | (model or {})
+        self._format = format_
         self._sections = sections
         self._scripts: list[list[Script]] = [[answer("Hello")] for _ in range(servers)]
         self._chosen: dict[int, Callable[[Asked], Script]] = {}
@@ -256,8 +259,8 @@ class Stage:
 
     def configured(self, urls: Sequence[str]) -> Config:
         """The configuration with these model servers."""
-        base = Config.for_backend(urls[0], FORMAT, **self._model)
-        more = [Config.for_backend(url, FORMAT, **self._model).models[0].backend[0] for url in urls[1:]]
+        base = Config.for_backend(urls[0], self._format, **self._model)
+        more = [Config.for_backend(url, self._format, **self._model).models[0].backend[0] for url in urls[1:]]
         model: Model = replace(base.models[0], backend=(*base.models[0].backend, *more))
         changed = {name: replace(getattr(base, name), **values) for name, values in self._sections.items()}
         return replace(base, models=(model,), **changed)

@@ -30,6 +30,7 @@ from turnscript.engine.escape import Escape
 from turnscript.engine.layout import layout_of
 from turnscript.engine.spans import Writer
 from turnscript.engine.speakers import speaker_at
+from turnscript.grammar.rest import matches
 from turnscript.jsontext import json_of
 
 PROMPTS: list[dict[str, Any]] = json.loads((GOLDEN / "prompts.json").read_text())
@@ -323,7 +324,7 @@ def test_a_kind_that_is_asked_for_has_its_flag_before_there_is_a_thought() -> No
     assert transcript == FORMAT.render(request).value
     prompt = FORMAT.prompt(request, thinking=True)
     assert f"{turn('system', 's<|introspect|><|reason|>')}\n" in prompt.text
-    assert prompt.text.endswith("<|im_start|>assistant\n<|start_reason|>")
+    assert prompt.text.endswith("<|im_start|>assistant\n<|start_introspect|>")
     assert "<|reason|>" not in FORMAT.prompt(request_of(user("q")), thinking=False).text
     assert "<|reason|>" in FORMAT.prompt(request_of(user("q"), effort="high")).text
 
@@ -357,3 +358,47 @@ def test_the_opening_of_a_turn_costs_nothing_for_the_turns_before() -> None:
         return lambda: [speaker_at(layout, items, at, out) for at in range(count)]
 
     assert_grows_below(9, opening, 4_000, 16_000, least=0.005)
+
+
+@pytest.mark.parametrize("kinds", [("reflect",), ("introspect",), ("reflect", "introspect", "reason"), ("reason",)])
+def test_a_thought_that_is_opened_is_of_the_first_kind_that_is_flagged(kinds: tuple[str, ...]) -> None:
+    """R-O-18: what stands before it in the order of the format could never come."""
+    flags = "".join(f"<|{of}|>" for of in kinds)
+    transcript = f"[BOS]{turn('system', f's{flags}')}\n{turn('user', 'q')}[EOS]"
+    for request in (FORMAT.parse(transcript), request_of(said(ts.System, "s"), user("q"), thoughts=list(kinds))):
+        prompt = FORMAT.prompt(request, thinking=True)
+        assert prompt.text.endswith(f"<|im_start|>assistant\n<|start_{kinds[0]}|>")
+        written = f"t<|end_{kinds[0]}|>\n" + "".join(f"<|start_{of}|>t<|end_{of}|>\n" for of in kinds[1:]) + "a"
+        parser = prompt.parser()
+        response = ts.fold(parser.feed(written) + parser.close())
+        assert [*(thought("t", of) for of in kinds), said(ts.Assistant, "a")] == response.items
+        assert prompt.extend(response, [user("r")]).text.startswith(prompt.text + written)  # type: ignore[union-attr]
+
+
+def test_flags_that_an_api_has_no_word_for_are_a_loss() -> None:
+    transcript = f"[BOS]{turn('system', 's<|reflect|>')}\n{turn('user', 'q')}[EOS]"
+    for api in ("openai-chat", "openai-responses", "anthropic-messages"):
+        losses = ts.convert(transcript, "openchatml", api).losses
+        assert "$.thoughts" in [loss.path for loss in losses]
+    kept = ts.convert(transcript, "openchatml", "rwkv-universal", strict=True)
+    assert transcript == ts.convert(kept.data, "rwkv-universal", "openchatml", strict=True).value
+
+
+def test_kinds_of_thought_go_back_to_the_api_that_asked_for_them() -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": "q"}], "thoughts": ["reason", "reflect"]}
+    archive = ts.convert(body, "openai-chat", "rwkv-universal", strict=True)
+    assert body == ts.convert(archive.data, "rwkv-universal", "openai-chat", strict=True).value
+    assert "<|reflect|><|reason|>" in str(ts.convert(body, "openai-chat", "openchatml").value)
+
+
+def test_a_grammar_lets_the_kinds_follow_each_other() -> None:
+    shape = ts.ResponseFormat("json_object")
+    request = request_of(user("q"), thoughts=["reflect", "reason"], response_format=shape)
+    told = FORMAT.prompt(request, thinking=True).grammar("gbnf")
+    assert told is not None
+    for written, fits in (
+        ("t<|end_reflect|>\n<|start_reason|>t<|end_reason|>\n{}", True),
+        ("t<|end_reflect|>\n{}", True),
+        ("t<|end_reason|>\n{}", False),
+    ):
+        assert fits == matches(told.rules, written)

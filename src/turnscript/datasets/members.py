@@ -12,7 +12,8 @@ import msgspec
 
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.errors import InvalidRequest
-from turnscript.jsontext import UTF_8, Json, excerpt, read_list, read_object, respace, type_name, utf8, with_characters
+from turnscript.jsontext import UTF_8, Json, excerpt, read_list, read_object, text_of, type_name, utf8
+from turnscript.respelling import in_one_spelling
 
 Members = dict[str, Json]
 
@@ -165,7 +166,7 @@ def arguments_of(value: Json | str) -> str:
     Numbers, the order of keys and keys that come twice stay. A text of arguments is what a model wrote, and is not for
     this.
     """
-    return with_characters(respace(value))
+    return in_one_spelling(value if isinstance(value, str) else text_of(value))
 
 
 def quoted(inside: str) -> Json:

@@ -16,7 +16,7 @@ def examples_of(form: Form, row: RawRow) -> list[Example] | Problem:
     """Return what a form makes of a row, or why it cannot be used."""
     try:
         if row.problem is None:
-            return [_in_one_spelling(example, row.data) for example in form.read(row.data)]
+            return [_in_one_spelling(example) for example in form.read(row.data)]
         if row.readings is None:
             return row.problem
         without = form.read(row.readings.without)
@@ -25,17 +25,12 @@ def examples_of(form: Form, row: RawRow) -> list[Example] | Problem:
         return problem_of(error)
 
 
-def _in_one_spelling(example: Example, data: bytes) -> Example:
-    """An example whose arguments that are objects in the row, as in logs and sessions, have one spelling.
-
-    Quotes in a text of arguments are escaped there, so what stands in the row as it is was an object.
-    """
+def _in_one_spelling(example: Example) -> Example:
+    """An example whose arguments that are objects in the row, as in logs and sessions, have one spelling."""
     if example.spoken is None and example.given is not None:
         for item in example.given.items:
-            if isinstance(item, ToolCall) and '"' in item.arguments and not item.custom:
-                spelled = arguments_of(item.arguments)
-                if spelled != item.arguments and item.arguments.encode("utf-8", "surrogatepass") in data:
-                    item.arguments = spelled
+            if isinstance(item, ToolCall) and item.as_object:
+                item.arguments = arguments_of(item.arguments)
     return example
 
 

@@ -25,9 +25,9 @@ from turnscript.datasets.shape_checks import Proofs
 from turnscript.datasets.tokenbytes import TokenBytes
 from turnscript.datasets.tokenizer import Ends
 from turnscript.datasets.turn_checks import MODEL, PROMPTS, TurnChecker, spread, trained_turns
+from turnscript.engine.layout import layout_of
 from turnscript.engine.prompt import Prompt
 from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Span, Writer, text_of_spans
-from turnscript.engine.system import ASKED
 from turnscript.errors import TurnscriptError, Unsupported
 from turnscript.respelling import shown
 
@@ -114,7 +114,7 @@ class Checker:
         spelled = self._spelled(text, texts)
         if spelled is None:
             return [f"it does not decode to what the conversation is rendered as: {difference(rendered, text)}"]
-        request = shown(request, out.escape.forges)
+        request = shown(request, out.escape.forges, layout_of(self._format.document).spelling)
         losses = [loss.path for loss in out.all_losses()]
         written = _Pieces(spelled, marks)
         ends = self._ends(sample, written, widths.cumsum())
@@ -203,6 +203,9 @@ class Checker:
             return
         try:
             found = self._format.parse(text)
+            for item in found.items:
+                if isinstance(item, ToolCall):
+                    item.as_object = False  # a sample spells objects already: what is laid out in it is a row's text
             if text == rendered and found.items == request.items and found.tools == request.tools:
                 self._counts.equal += 1
                 return  # written again it is the same, because the same was written
@@ -230,12 +233,12 @@ class Checker:
         request = example.request
         kinds = sorted({item.of for item in request.items if isinstance(item, Thinking) and item.content})
         # Flags of the thoughts that are still to come stand in the sample, so they are asked for.
-        hints = {ASKED: " ".join(kinds)} if kinds else {}
+        settings = Settings(thoughts=kinds or None)
         begun = Begun()
         known: dict[str, list[int]] = {}
         for at in spread(trained_turns(request.items, self._encoder.counts(example))):
             item, conversation = request.items[at], Conversation(request.items[:at], request.tools)
-            asked = Request(conversation=conversation, hints=hints)
+            asked = Request(conversation=conversation, settings=settings)
             prompts = [
                 prompt.spans if opened is None else opened.spans(prompt.spans) for prompt in self._leading(asked, item)
             ]

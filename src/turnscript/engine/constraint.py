@@ -8,6 +8,7 @@ written of the turn already is taken off the front (`grammar.rest`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations
 
 from msgspec import Raw, Struct
 from msgspec.structs import replace
@@ -386,13 +387,26 @@ class _Turn:
         return None
 
     def _thought(self, kind: str) -> list[Node]:
-        """Return a thought before something of a kind, with what joins the two; nothing where none may stand there."""
+        """Return what may be thought before something of a kind, with what joins the two; nothing where that is none.
+
+        Where a format tells kinds of thoughts apart, one of several kinds follows another in the format's order.
+        """
         place = self._layout.places.get(self._document.generation.thinking_kind)
         link = None if place is None else self._link(place.kind, kind)
         if place is None or link is None or place.kind == kind:
             return []
+        places = [*self._layout.thoughts.values()] or [place]
+        between = self._link(place.kind, place.kind)
+        several = range(1, len(places) + 1 if between is not None else 2)
+        found = []
+        for row in (row for count in several for row in combinations(places, count)):
+            first, *others = map(self._one_thought, row)
+            found.append(sequence(first, *(sequence(between or "", one) for one in others), link))
+        return found
+
+    def _one_thought(self, place: Place) -> Node:
         text = Without(_within(self._document, place))
-        return [sequence(f"{place.open}{place.head_end}", text, f"{place.close.strip()}{link}")]
+        return sequence(f"{place.open}{place.head_end}", text, place.close.strip())
 
 
 def _head(place: Place, name: str) -> Iterable[Node | str]:

@@ -34,23 +34,31 @@ def opened(composer: Composer, request: Request, thinks: bool, forced: ToolChoic
     if hint:
         composer.out.control(hint)
     kind = generation.thinking_kind if thinks else ToolCall.kind if forced is not None else generation.kind
+    place = _first_flagged(composer) if thinks else composer.layout.places[kind]
     before = composer.place
     known = None
     if forced is None and before is not None and not composer.separated:
-        known = _opening_behind(composer.layout, before, kind)
+        known = _opening_behind(composer.layout, before, place)
     if known is not None and known.literals:
         composer.write_literals(known.literals)
         if known.ended is not None:
             composer.unclosed, composer.ended = known.unclosed, known.ended
         written, missing = known.written, known.missing
     else:
-        place = composer.layout.places[kind]
         said = composer.earlier.then(request.items)
         seed = _opening(place, composer.document) if forced is None else _call_opening(place, said, forced)
         written, missing = _written(composer, place, seed)
     composer.place, composer.model = None, False
     says_nothing = kind == generation.kind and not generation.prefill
     return written, "" if says_nothing else written, missing
+
+
+def _first_flagged(composer: Composer) -> Place:
+    """Return the place of the first kind of thought that is flagged. A model writes them in the order of the format, so
+    that none could come which stands before the one that is opened."""
+    layout = composer.layout
+    usual = layout.places[layout.document.generation.thinking_kind]
+    return layout.thoughts.get(composer.flags[0], usual) if composer.flags else usual
 
 
 class _Opening(NamedTuple):
@@ -67,11 +75,10 @@ class _Opening(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _opening_behind(layout: Layout, before: Place, kind: str) -> _Opening:
+def _opening_behind(layout: Layout, before: Place, place: Place) -> _Opening:
     """Return what opens an answer behind an item of a place: the same for every one, so it is written once."""
     composer = Composer(layout, Writer(layout.escape, archive=False))
     composer.place, composer.model, composer.last, composer.separated = before, before.model, 0, False
-    place = layout.places[kind]
     written, missing = _written(composer, place, _opening(place, layout.document))
     marked = zip(*composer.out.flat(), strict=True)
     literals = [(text, bool(mark & TRAINABLE), mark // ITEM == composer.last) for text, mark in marked]

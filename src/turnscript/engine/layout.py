@@ -19,7 +19,7 @@ from turnscript.sources import message_path
 
 _BARE = frozenset({"system", "user", "assistant", "thinking", "tools_change"})
 """Kinds of items that ordinarily have nothing to say in the attributes of an opening."""
-_NEVER_LOST = frozenset({"content", "at", "open", "raw", "hints", "added", "removed", "seal"})
+_NEVER_LOST = frozenset({"content", "as_object", "at", "open", "raw", "hints", "added", "removed", "seal"})
 
 
 class Glues(dict["Place", Glue]):
@@ -415,7 +415,7 @@ def _silence(segment: Segment, turn: Turn, carried: Iterable[str]) -> str:
     and written out it takes a third of an `attrgetter` and a comparison. `carried`: what the text is made of. Prompts
     do not show the shape of a content, nor where it stood, unless the table has an attribute for that.
     """
-    hidden = {"content", "at", "seal", *carried}
+    hidden = {"content", "as_object", "at", "seal", *carried}
     if turn.speaks:
         hidden.add("raw")
         if segment.kind in ("tool_result", "tool_call"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from turnscript.conversation import Item, Opaque, Part, Raw, Request, Text, Tool
+from turnscript.respelling import is_laid_out
 
 
 def metadata_of(request: Request) -> dict[str, Any]:
@@ -35,7 +36,7 @@ def _is_item_of_origin(item: Item) -> bool:
     hints = item.hints
     if item.extra or (hints and (hints.slot or hints.envelope or hints.shape not in ("", "string"))):
         return True
-    return isinstance(item, Opaque) or any(map(_is_part_of_origin, getattr(item, "content", ())))
+    return isinstance(item, Opaque) or is_laid_out(item) or any(map(_is_part_of_origin, getattr(item, "content", ())))
 
 
 def _is_part_of_origin(part: Part) -> bool:

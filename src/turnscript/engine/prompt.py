@@ -31,6 +31,7 @@ from turnscript.engine.render import Composer
 from turnscript.engine.replay import Generated, Replays, Strangers, kept, stranger_behind
 from turnscript.engine.spans import Span, Writer
 from turnscript.engine.states import Calls, looks_for_names, model_turn, states_of
+from turnscript.engine.system import unflagged
 from turnscript.engine.table import Document
 from turnscript.errors import Unsupported
 from turnscript.grammar.notations import writer_of
@@ -313,7 +314,8 @@ def begin_prompt(
     asked: list[Loss] = []
     if spelling is not None:
         request, asked = respelled(request, spelling)
-    request = shown(request, composer.layout.escape.forges)
+    request = shown(request, composer.layout.escape.forges, composer.layout.spelling)
+    composer.out.losses += unflagged(document, request)
     thinks = asks_to_think(request, thinking)
     if thinks and document.generation.thinking_kind not in composer.layout.places:
         if thinking:
@@ -359,7 +361,7 @@ def _extended(prompt: Prompt, composer: Composer, raw: str, response: Response, 
     if prompt.spelling is not None:
         items, losses = respelled_items(items, prompt.spelling)
         out.losses += losses
-    items = shown_items(items, composer.layout.escape.forges)
+    items = shown_items(items, composer.layout.escape.forges, composer.layout.spelling)
     said = [*response.items, *items]
     out.names, out.ids = names_of(said, composer.document, earlier), ids_of(said, composer.document, earlier)
     composer.write_items(items, first + before)

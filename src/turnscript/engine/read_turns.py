@@ -25,7 +25,7 @@ from turnscript.engine.lines import UNESCAPED, Finding, Findings, Lines
 from turnscript.engine.names import lines_before
 from turnscript.engine.parse import Malformed, TurnParser
 from turnscript.engine.states import named_call, states_of
-from turnscript.engine.system import ALONE, ASKED, BEFORE, UNASKED
+from turnscript.engine.system import ALONE, BEFORE, UNASKED
 from turnscript.engine.table import Document, Payload, ToolsPlace, Turn
 from turnscript.errors import InvalidTranscript
 from turnscript.events import Event, PartDelta, PartEnd, PartStart
@@ -75,7 +75,7 @@ def read_turns(document: Document, text: str, found: Findings | None = None) -> 
 
 def _note_unasked(document: Document, request: Request) -> None:
     """Take note of kinds of thought that no flag asks for, where there are flags: a writer would add them."""
-    asked = request.hints.get(ASKED, "").split()
+    asked = request.settings.thoughts or ()
     kinds = {item.of for item in request.items if isinstance(item, Thinking)} if document.flags is not None else set()
     if unasked := sorted(kinds.difference(asked)):
         request.hints[UNASKED] = " ".join(unasked)
@@ -460,7 +460,7 @@ class _Reader:
         return inner[: found.start()]
 
     def _flags(self, text: str, start: int, request: Request) -> tuple[str, bool]:
-        """Return the text without the flags at its end, which are kept as a hint."""
+        """Return the text without the flags at its end, which are what is asked for."""
         flags = self.document.flags
         found: list[str] = []
         while flags is not None:
@@ -471,7 +471,7 @@ class _Reader:
             text = text.removesuffix(flags.tags[kind])
         found.reverse()
         if flags is not None and found:
-            request.hints[ASKED] = " ".join(found)
+            request.settings.thoughts = found
             if found != [kind for kind in flags.tags if kind in found]:
                 detail = "flags of thoughts are written in the format's order, each once"
                 self._lose(start + len(text), Loss("line 1", "approximated", detail))

@@ -10,16 +10,15 @@ from msgspec.structs import replace
 from turnscript.conversation import Item, Part, Request, System, Text, Thinking
 from turnscript.engine.jsonscan import values_end
 from turnscript.engine.spans import Writer
-from turnscript.engine.table import Body, ToolsPlace
+from turnscript.engine.table import Body, Document, ToolsPlace
 from turnscript.engine.toollists import is_function, report_tool
 from turnscript.errors import InvalidConversation
+from turnscript.losses import Loss
 from turnscript.readable import shown
 
 if TYPE_CHECKING:
     from turnscript.engine.render import Composer
 
-ASKED = "thoughts"
-"""The hint of a document whose flags ask for thoughts that it does not hold."""
 UNASKED = "thoughts_unasked"
 """The hint of a document that holds thoughts which no flag asks for."""
 BEHIND, BEFORE, ALONE, FIRST = "behind", "before", "alone", "first"
@@ -175,12 +174,22 @@ def _write_tools(composer: Composer, request: Request, text: str) -> None:
     out.item, out.place = item, place
 
 
+def unflagged(document: Document, request: Request) -> list[Loss]:
+    """Return the losses of kinds of thought that are asked for, and that no flag asks the model for."""
+    path, kinds = request.paths.get("thoughts", "$.thoughts"), request.settings.thoughts or ()
+    if document.flags is None:
+        return [Loss(path, "dropped", "this format has no flags for kinds of thought")] if kinds else []
+    known = ", ".join(document.flags.tags)
+    detail = f"this format has no flag for such a kind of thought; it has {known}"
+    return [Loss(f"{path}[{at}]", "dropped", detail) for at, one in enumerate(kinds) if one not in document.flags.tags]
+
+
 def _flags(composer: Composer, request: Request, thought: str | None) -> str:
     """Return the tags of the kinds of thought that are asked for. A replayed turn asks for what its prompt had."""
     flags = composer.document.flags
     if flags is None:
         return ""
-    kinds: set[str | None] = {thought, *request.hints.get(ASKED, "").split()}
+    kinds: set[str | None] = {thought, *(request.settings.thoughts or ())}
     unasked = request.hints.get(UNASKED, "").split()
     at = 0
     for first, end, generated in (*composer.replays, (len(request.items), 0, None)):

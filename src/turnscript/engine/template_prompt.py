@@ -42,6 +42,7 @@ from turnscript.engine.prompt import (
 from turnscript.engine.replay import Generated, Replays, kept
 from turnscript.engine.scanner import overlap
 from turnscript.engine.spans import Writer
+from turnscript.engine.system import unflagged
 from turnscript.engine.table import Document
 from turnscript.engine.template.messages import Marked
 from turnscript.engine.template.study import Traits
@@ -261,6 +262,7 @@ class _Prepared(Struct):
 
 def _prepared(document: Document, template: Template, request: Request, wanted: Wanted, forced: bool) -> _Prepared:
     losses: list[Loss] = list(unfilled(request)) if request.extra else []
+    losses += unflagged(document, request)
     if wanted.spelling is not None:
         request, respellings = respelled(request, wanted.spelling)
         losses = [*respellings, *losses]

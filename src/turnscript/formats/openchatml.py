@@ -14,11 +14,12 @@ Spec: requirements 1.5 (the document), 2.5 (decisions on its gaps).
 
 Quirks: a call ends where its JSON does, and has its arguments before its name; so nothing of it can be told before the
 name, and then all arguments at once. With the name first it is read, too, and its arguments stream. Neither calls nor
-results have ids. Flags behind the first system text ask for kinds of thought, so the first turn changes when a thought
-of a new kind appears. In a system text the function tags are ordinary words, as long as no list follows. `[BOS]` and
-`[EOS]` stand for a base model's own strings: documents have them, prompts and samples what `with_ends` says, which is
-nothing where a tokenizer or a server puts its own. The hole of a text is marked where it is, which no model can
-continue; for prompts there are the orders of other families.
+results have ids. Flags behind the first system text ask for kinds of thought (`thoughts` of a request), so the first
+turn changes when a thought of a new kind appears, and a prompt opens the first kind that is flagged. In a system text
+the function tags are ordinary words, as long as no list follows. `[BOS]` and `[EOS]` stand for a base model's own
+strings: documents have them, prompts and samples what `with_ends` says, which is nothing where a tokenizer or a server
+puts its own. The hole of a text is marked where it is, which no model can continue; for prompts there are the orders of
+other families.
 """
 
 from __future__ import annotations

@@ -103,15 +103,15 @@ class Outcome(Protocol):
 
 class Controls(Struct):
     """What an answer's events pass, in this order: ids for calls, the length of thoughts, the checks of calls, the end
-    behind the first call, what drops blank texts; then what gives the client what it knows. `closing` is the text that
-    ends a thought, `stops` are the client's own stop strings."""
+    behind the first call, what drops blank texts; then what gives the client what it knows. `closing` gives the
+    text that ends a kind of thought, `stops` are the client's own stop strings."""
 
     ids: Stage | None = None
     meter: ThoughtMeter | None = None
     gate: CallGate | None = None
     one_call: OneCall | None = None
     blanks: Blanks | None = None
-    closing: str = ""
+    closing: Callable[[str], str] | None = None
     stops: Sequence[str] = ()
     outward: list[Stage] = []
 
@@ -276,11 +276,13 @@ class Generation:
             self._before = self._ahead = self._estimate(gate.kept)
             return []
         self._before = self._estimate(self.text)
-        self._raw.append(self._controls.closing)
+        meter, closing = self._controls.meter, self._controls.closing
+        end = closing(meter.kind) if meter is not None and closing is not None else ""
+        self._raw.append(end)
         if self.scoring is not None:
-            self.scoring.insert(self._controls.closing)
+            self.scoring.insert(end)
         self._ahead = self._estimate(self.text)
-        return self._through(self._parser.feed(self._controls.closing))
+        return self._through(self._parser.feed(end))
 
     def _through(self, events: list[Event]) -> list[Event]:
         if self._watching:

@@ -30,6 +30,17 @@ def guessed(model: Model) -> str:
     return f"the format {name} is a guess ({model.why}): say `template` or `format` to be sure"
 
 
+def unflagged(model: Model) -> list[str]:
+    """Return a sentence where the settings name kinds of thought that the model cannot be asked for."""
+    if model.takes is None or not model.thoughts:
+        return []
+    flags = model.takes.document.flags
+    known = () if flags is None else tuple(flags.tags)
+    unknown = [kind for kind in model.thoughts if kind not in known]
+    has = f"it has {', '.join(known)}" if known else "it has none"
+    return [f"thoughts: the format {model.takes.name} has no flag for {', '.join(unknown)}; {has}"] if unknown else []
+
+
 def sentences(model: Model, near: Nearness | None = None) -> list[str]:
     """Return what people are told of a model's words when it is served, each a line. `near`: if that is known."""
     if model.takes is None:
@@ -37,6 +48,7 @@ def sentences(model: Model, near: Nearness | None = None) -> list[str]:
     template = model.takes.template
     told = [guessed(model)] if model.guess else []
     told += [model.older] if model.older else []
+    told += unflagged(model)
     if template is None:
         return [*told, *model.notes] if model.notes or model.settled else [*told, NOT_OWN]
     told += [model.why, template.sentence]

@@ -9,6 +9,7 @@ wrote before is put back as it wrote it; and what is asked for is made to fit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from functools import partial
 from operator import is_
 from time import time
@@ -268,7 +269,7 @@ class Preparation(Struct, kw_only=True):
                 one_call=forcing.OneCall() if request.settings.parallel_tool_calls is False else None,
                 stops=prompt.client_stops,
                 blanks=Blanks() if offered.tools else None,
-                closing="" if plan.budget is None else thinking.closing(format_),
+                closing=None if plan.budget is None else partial(thinking.closing, format_),
                 outward=stages,
             )
 
@@ -330,12 +331,21 @@ class Preparation(Struct, kw_only=True):
         """The prompt, as one text too, and what it could not carry. A date in it stays that of the session's start."""
         format_, spells = self.served.format, self.served.model.normalize_json
         seeing = self.seeing = Seeing(self.served.facts, self.signing_key)
-        asked = seeing.marked(offered.request)
+        asked = seeing.marked(self._flagged(offered.request, thinks))
         now = self.sessions.since(session) if format_.template is not None else None
         made = format_.prompt(asked, thinking=thinks, replays=recalled.replays, normalize_json=spells, now=now)
         prompt = offered.bind(made)
         losses = [*offered.located(prompt.losses), *wordlosses(self.served.model, asked, thinks=bool(thinks))]
         return prompt, seeing.text(prompt.text), losses
+
+    def _flagged(self, request: Request, thinks: bool | None) -> Request:
+        """The request with the kinds of thought that the model is to write where it does not say, and may think."""
+        kinds, flags = self.served.model.thoughts, self.served.format.document.flags
+        if not kinds or flags is None or thinks is False or request.settings.thoughts is not None:
+            return request
+        asked = copy(request)
+        asked.settings = replace(request.settings, thoughts=list(kinds))
+        return asked
 
     def _held(self, prompt: Prompt, losses: list[Loss]) -> Held | None:
         """The grammar that the answer is held to."""
@@ -456,26 +466,39 @@ class Preparation(Struct, kw_only=True):
         if suffix == "" and not (self._backend.fills or self.served.format.document.files):
             suffix = None  # nothing stands behind the hole, so it is none
         echo = texts.echoed(request, prompt, fills=suffix is not None, losses=losses)
-        if suffix is not None and not self._backend.fills:
+        wraps = suffix is None and isinstance(prompt, str) and self._wraps
+        wrapped = await self.run(partial(self.served.format.prompt, request, thinking=False)) if wraps else None
+        if wrapped is not None:
+            prompt, stops = wrapped.text, wrapped.stops
+            losses += wrapped.losses
+        elif suffix is not None and not self._backend.fills:
             fill = texts.filled(self.served.format, prompt, suffix)
             prompt, stops, suffix = fill.text, fill.stops, None
             losses += fill.losses
         tokens, allowed = await self._fitted(request, prompt, losses)
         ask = self._completion(request, prompt, allowed, stops, losses, state)
         ends = [stop for stop in (*stops, *(request.settings.stop or ())) if stop]
+        ask = replace(ask, prompt=prompt, suffix=suffix, stops=ends if wrapped is None else ask.stops)
+        client_stops = () if wrapped is None else wrapped.client_stops
         return Prepared(
             request=request,
             served=self.served,
             caller=self.caller,
-            ask=replace(ask, suffix=suffix, stops=ends),
-            new_parser=lambda: TextParser(ends),
-            new_controls=lambda: Controls() if echo is None else Controls(outward=[texts.Echo(echo)]),
+            ask=ask,
+            new_parser=(lambda: TextParser(ends)) if wrapped is None else wrapped.parser,
+            new_controls=lambda: Controls(stops=client_stops, outward=[] if echo is None else [texts.Echo(echo)]),
             choices=choices,
             losses=losses,
             tokens=tokens,
             session=session,
             quiet=self._judge(losses, self.caller.policy),
         )
+
+    @property
+    def _wraps(self) -> bool:
+        """Whether a bare text is what a user says. Else the model goes on from it as it is, as it does from tokens."""
+        said = self.served.model.completions
+        return self.served.format.wraps if said is None else said == "wrap"
 
     def _session(self, request: Request, beginning: Beginning | None = None, *, bare: bool = False) -> Session:
         """Where a request belongs. What changes from one request to the next, and is not for a model, is out of it."""

@@ -101,7 +101,8 @@ def _demands_call(settings: Settings) -> bool:
 class ThoughtMeter:
     """Counts thought. `over`: the budget is spent while the model still thinks.
 
-    Then stop the backend, feed `closing(format)` to the parser and generate on from all that was generated and that.
+    Then stop the backend, feed `closing(format, kind)` to the parser and generate on from all that was generated and
+    that. `kind`: that of the thought, where a format tells kinds apart.
     """
 
     def __init__(self, budget: int | None, count: Callable[[str], int] = estimated_tokens) -> None:
@@ -111,6 +112,7 @@ class ThoughtMeter:
         self._texts: list[str] = []  # not counted yet: counting has its price
         self._size = 0
         self._open = -1
+        self.kind = ""
 
     @property
     def spent(self) -> int:
@@ -127,7 +129,9 @@ class ThoughtMeter:
         told = list(events)
         for event in told:
             if isinstance(event, PartStart):
-                self._open = event.index if isinstance(event.part, Thinking) else -1
+                self._open = -1
+                if isinstance(event.part, Thinking):
+                    self._open, self.kind = event.index, event.part.of
             elif isinstance(event, PartDelta) and event.index == self._open:
                 self._add(event.text)
             elif isinstance(event, PartEnd) and event.index == self._open:
@@ -144,8 +148,8 @@ class ThoughtMeter:
 _COUNTED_AT_ONCE = 1024
 
 
-def closing(format_: Format) -> str:
-    """The text that ends a thought in a format, as its model would write it; empty where there is none."""
+def closing(format_: Format, kind: str = "reason") -> str:
+    """The text that ends a kind of thought in a format, as its model would write it; empty where there is none."""
     document = format_.document
-    place = layout_of(document).places.get(document.generation.thinking_kind)
+    place = layout_of(document).place_named(document.generation.thinking_kind, kind)
     return "" if place is None else place.close

@@ -21,7 +21,7 @@ from turnscript.tableio.tables import Table, not_among, unfit
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _END_BY_THEMSELVES = frozenset({"json-call", "named-call", "json-result", "function-call"})  # as their brackets tell
 # What no attribute holds: the parser's own notes, and attributes that no table names.
-_NEVER = frozenset({"open", "at", "hints", "attributes", "seal"})
+_NEVER = frozenset({"as_object", "open", "at", "hints", "attributes", "seal"})
 _TYPES: Mapping[Any, str] = {str: "text", bool: "flag", int: "number", Extra: "object", list[str]: "names"}
 _NEEDS_CLOSE = frozenset({"xml-parameters", "tag-call", "addressed-call", "element-call"})
 _MARKED = frozenset({"named-call", "labelled"})

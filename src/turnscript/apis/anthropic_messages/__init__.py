@@ -80,6 +80,7 @@ class AnthropicMessages(Api):
         **dict.fromkeys(_UNNAMED.split(), Json),
     }
     words = WORDS
+    has_objects = True
 
     def read(self, members: dict[str, Any], request: Request) -> None:
         """Read `system`, `messages` and `tools`. An empty list or a null stays behind, as `extra`."""

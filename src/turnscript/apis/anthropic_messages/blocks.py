@@ -278,7 +278,7 @@ def _tool_use(block: ToolUseBlock, at: str) -> ToolCall:
     arguments = text_of(block.input)
     if arguments[:1] != "{":
         raise mismatch(block.input, f"{at}.input", "an object")
-    item = ToolCall(name=block.name, arguments=arguments, id=block.id, at=at)
+    item = ToolCall(name=block.name, arguments=arguments, as_object=True, id=block.id, at=at)
     if block.cache_control is not UNSET or block.caller is not UNSET or block.rest:
         item.extra = block_extra(block)
     return item

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.api import Body, Option, Rendering, extra_of, leftover, setting
+from turnscript.api import THOUGHTS, Body, Option, Rendering, extra_of, leftover, setting
 from turnscript.conversation import Extra, Request, ResponseFormat, ThinkingMode, ToolChoice
 from turnscript.jsontext import Json, json_of, read_object
 from turnscript.toolchoice import left_choice, offers_none
@@ -306,6 +306,7 @@ OPTIONS = (
     setting("top_p", "top_p", int | float),
     setting("top_k", "top_k", int),
     Option("thinking", ("thinking",), _read_thinking, _write_thinking),
+    THOUGHTS,
     Option("output_config", ("effort", "response_format"), _read_output, _write_output),
     Option(OLD_FORMAT, (), _read_old_format, _write_old_format),
     Option("tool_choice", ("tool_choice", "parallel_tool_calls"), _read_tool_choice, _write_tool_choice),

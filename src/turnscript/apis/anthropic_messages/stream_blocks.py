@@ -119,7 +119,7 @@ class Block:
         """The block as a call with these arguments, whatever they are."""
         call = item_of(leftover(self.members | {"input": Json(b"{}")}), self.part)
         assert isinstance(call, ToolCall)
-        call.arguments = arguments
+        call.arguments, call.as_object = arguments, False  # a stream has them as a text, which nobody printed
         return call
 
     def whole(self) -> Json:

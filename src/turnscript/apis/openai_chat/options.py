@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.api import Body, Option, Rendering, leftover, object_setting, setting
+from turnscript.api import THOUGHTS, Body, Option, Rendering, leftover, object_setting, setting
 from turnscript.conversation import Extra, Request, ResponseFormat, ToolChoice
 from turnscript.jsontext import Json, plain, read_list, read_object
 from turnscript.toolchoice import left_choice, offers_none, read_word, write_word
@@ -352,6 +352,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("parallel_tool_calls", ("parallel_tool_calls",), _parallel.read, _write_parallel),
     Option("response_format", ("response_format",), _read_response_format, _write_response_format),
     Option("reasoning_effort", ("effort", "thinking"), _read_effort, _write_effort),
+    THOUGHTS,
     setting("verbosity", "verbosity", str),
     setting("seed", "seed", int),
     setting("presence_penalty", "presence_penalty", NUMBER),

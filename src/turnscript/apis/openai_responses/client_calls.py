@@ -122,7 +122,7 @@ def _call(slot: str, given: Extra, at: str) -> ToolCall | None:
         arguments = members(said)
     if not fits(slot, arguments):
         return None
-    call = ToolCall(name=name_of(slot), arguments=arguments, hints=Hints(slot=slot), at=at)
+    call = ToolCall(name=name_of(slot), arguments=arguments, as_object=True, hints=Hints(slot=slot), at=at)
     call.id = plain(given.pop("call_id"))
     _identify(call, given)
     return call

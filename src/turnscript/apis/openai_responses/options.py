@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.api import Body, Option, Rendering, extra_of, leftover, object_setting, setting
+from turnscript.api import THOUGHTS, Body, Option, Rendering, extra_of, leftover, object_setting, setting
 from turnscript.apis.openai_responses.client_tools import LOCAL_SHELL, PATCH, SHELL
 from turnscript.apis.openai_responses.tools import SEARCH
 from turnscript.conversation import DECLARED_AS, Request, ResponseFormat, ToolChoice, all_tools
@@ -356,6 +356,7 @@ OPTIONS = (
     Option("tool_choice", ("tool_choice",), _read_tool_choice, _write_tool_choice),
     Option("text", ("response_format", "verbosity"), _read_text, _write_text),
     Option("reasoning", ("effort", "reasoning_summary", "thinking"), _read_reasoning, _write_reasoning),
+    THOUGHTS,
     Option("include", ("logprobs",), _read_include, _write_include),
     setting("top_logprobs", "top_logprobs", int),
     object_setting("metadata"),

@@ -268,7 +268,7 @@ def _seed_call(wire: SeedCall, at: str) -> ToolCall:
         call.arguments = plain(wire.arguments) or "{}"
         call.hints.shape = EMPTY if bytes(wire.arguments) == b'""' else ""
     else:
-        call.arguments = text_of(wire.arguments)
+        call.arguments, call.as_object = text_of(wire.arguments), True
         call.hints.shape = "object"
     if wire.id is UNSET:
         call.hints.slot = SEED_CALL_NO_ID

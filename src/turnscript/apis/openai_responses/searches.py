@@ -42,9 +42,9 @@ def _call(members: Extra, at: str) -> list[Item]:
     value = members.pop("arguments", None)
     if value is None:
         return []
-    call = ToolCall(name=SEARCH, arguments=text_of(value), hints=Hints(slot=TOOL_SEARCH_CALL), at=at)
+    call = ToolCall(name=SEARCH, arguments=text_of(value), as_object=True, hints=Hints(slot=TOOL_SEARCH_CALL), at=at)
     if _begins(value, b'"'):
-        call.arguments = plain(value)
+        call.arguments, call.as_object = plain(value), False
         call.hints = Hints(slot=TOOL_SEARCH_CALL, shape=STRING)
     elif not is_object(call.arguments):
         return []

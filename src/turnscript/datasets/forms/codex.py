@@ -313,7 +313,7 @@ def _shell_call(item: Opaque, at: str) -> ToolCall:
     id_ = value_of(found, f"{at}.call_id")
     if id_ is not None and not isinstance(id_, str):
         raise BadRow(Code.SHAPE, "expected a string", path=f"{at}.call_id")
-    return ToolCall(name=_SHELL, arguments=members(action), id=id_, at=item.at)
+    return ToolCall(name=_SHELL, arguments=members(action), as_object=True, id=id_, at=item.at)
 
 
 def _tool(tool: Mapping[str, Json]) -> bytes:

@@ -100,7 +100,7 @@ def _apis(utterance: Mapping[str, Json], at: str) -> Iterator[Item]:
         call = members_of(value, place)
         name = text_of_member(call, "name", place)
         members_of(member(call, "args", place), f"{place}.args")
-        yield ToolCall(name=name, arguments=text_of(call["args"]), at=place)
+        yield ToolCall(name=name, arguments=text_of(call["args"]), as_object=True, at=place)
         if "response" in call:
             content: list[Part] = [Text(text=text_of(call["response"]))]
             yield ToolResult(content=content, name=name, at=f"{place}.response")

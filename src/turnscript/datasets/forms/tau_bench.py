@@ -21,7 +21,7 @@ from typing import Any
 
 from turnscript.conversation import ToolResult
 from turnscript.datasets.form import Example, Form
-from turnscript.datasets.members import check_unread
+from turnscript.datasets.members import arguments_of, check_unread
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.traces import (
     CHAT,
@@ -39,7 +39,7 @@ from turnscript.datasets.traces import (
     under,
     value_of,
 )
-from turnscript.jsontext import Json, json_of, text_of
+from turnscript.jsontext import Json, json_of
 
 _CALLER = "requestor"  # codespell:ignore requestor
 _RUN = ("termination_reason", "reward_info", "agent_cost", "user_cost")
@@ -164,7 +164,7 @@ def _said(message: Mapping[str, Json], at: str) -> Iterator[tuple[bytes, str, bo
 
 
 def _calls(message: Mapping[str, Json], at: str) -> Iterator[bytes]:
-    """Give the agent's calls: an object of arguments becomes the string that Chat has, its text unchanged."""
+    """Give the agent's calls: an object of arguments becomes the string that Chat has, in one spelling."""
     if not has(message, "tool_calls"):
         return
     for index, value in enumerate(elements_of(message["tool_calls"], f"{at}.tool_calls")):
@@ -173,7 +173,7 @@ def _calls(message: Mapping[str, Json], at: str) -> Iterator[bytes]:
         if _is(call, _CALLER, b'"user"'):
             continue
         value_of(member(call, "arguments", place), f"{place}.arguments")
-        arguments = bytes(json_of(text_of(call["arguments"])))
+        arguments = bytes(json_of(arguments_of(call["arguments"])))
         name = bytes(member(call, "name", place))
         function = b'{"name":%s,"arguments":%s}' % (name, arguments)
         yield b'{"id":%s,"type":"function","function":%s}' % (bytes(call.get("id", b'""')), function)
