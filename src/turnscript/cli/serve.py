@@ -49,6 +49,7 @@ Examples:
   turnscript serve --backend embedded:model.gguf --context 32768
   turnscript serve --config turnscript.toml
   turnscript serve --config turnscript.toml --check
+  turnscript serve --config ai00/assets/configs/Config.toml
 """
 
 

@@ -65,6 +65,16 @@ def read_prompts(table: Table, known: Mapping[str, Format]) -> Format:
     return format_
 
 
+def configured(table: Table, known: Mapping[str, Format]) -> tuple[str, tuple[str, ...]]:
+    """Return the name of the format that the section configures, and the keys of other formats that it has besides.
+
+    ai00 has one section for all: the texts around a list of tools say nothing where the list stands in tags. Raises
+    InvalidFormat with the key.
+    """
+    base = _base(table, known)
+    return base.name, () if _has_texts(base.document) else tuple(key for key in (_HEADER, _FOOTER) if key in table)
+
+
 def _base(table: Table, known: Mapping[str, Format]) -> Format:
     """The format of ai00 that is meant: with labels if a prefix is one, else with tags."""
     prefix = next((text_at(table[key], table.at(key)) for key in (_PREFIX, _THINKING_PREFIX) if key in table), "")
@@ -195,7 +205,7 @@ def _with_tools(table: Table, document: Document) -> Document:
     given = {key: text_at(table[key], table.at(key)) for key in (_HEADER, _FOOTER) if key in table}
     if not given:
         return document
-    if place is None or not document.flattened:
+    if place is None or not _has_texts(document):
         key = next(iter(given))
         message = f'the tool list of this format has no such text; with {_PREFIX} = "Assistant:" it has'
         raise InvalidFormat(message, path=table.at(key), expected=f"no {key}")
@@ -208,6 +218,11 @@ def _with_tools(table: Table, document: Document) -> Document:
     if _FOOTER in given:
         place = replace(place, close=f"\n{flatten(given[_FOOTER])}", footer="")
     return replace(document, tools_place=place)
+
+
+def _has_texts(document: Document) -> bool:
+    """Return whether texts stand around the list of tools that the section can change."""
+    return document.tools_place is not None and document.flattened
 
 
 def _protecting(document: Document, place: ToolsPlace) -> Document:
