@@ -60,6 +60,7 @@ class Format(Struct, frozen=True):
     `variants`: the same with some option taken, by the option's name. `template`: the model's own chat template, which
     then writes prompts, while the table reads what the model answers. `history`: how turns of the model are kept there.
     `words`: tools, calls and results that the template has no place for stand in texts, in the table's words.
+    `presets`: the names of the sampling presets that the format's document gives.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Format(Struct, frozen=True):
     template: Template | None = None
     history: History = "template"
     words: bool = False
+    presets: tuple[str, ...] = ()
 
     def variant(self, option: str) -> Format:
         """The same format with an option taken. Raises UnknownName."""

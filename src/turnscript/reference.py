@@ -35,6 +35,7 @@ from turnscript.engine.template.template import Template
 from turnscript.format import Format
 from turnscript.jsontext import json_of
 from turnscript.losses import Loss
+from turnscript.presets import Preset, get_preset
 
 
 class Cut(Struct, frozen=True):
@@ -96,7 +97,7 @@ class Reference(Struct, frozen=True):
     `conversation`: the example as a model sees it. `prompt` and `thinking`: the example cut behind the user's question;
     `thinking` is None for a format without thoughts. `losses`: what the example lost. `notes`: how the format differs
     from what one might expect. `escapes`: every literal that some text may not hold as it is. `template`: of a format
-    that came with one.
+    that came with one. `presets`: what to sample with, as the format's document says it.
     """
 
     name: str
@@ -112,6 +113,7 @@ class Reference(Struct, frozen=True):
     notes: list[str]
     escapes: list[Escaped]
     template: OwnWords | None = None
+    presets: list[Preset] = []
 
     @property
     def text(self) -> str:
@@ -138,6 +140,7 @@ def reference(format_: Format) -> Reference:
         notes=list(_notes(format_.document)) if format_.template is None else [_growing(format_.document.grows)],
         escapes=list(_escapes(format_)),
         template=None if format_.template is None else _own_words(format_.template, refused),
+        presets=list(map(get_preset, format_.presets)),
     )
 
 

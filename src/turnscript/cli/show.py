@@ -16,6 +16,7 @@ from turnscript.cli.report import table
 from turnscript.detection.template_format import get_format
 from turnscript.engine.spans import Span
 from turnscript.losses import Loss
+from turnscript.presets import Preset
 from turnscript.reference import Cut, Escaped, OwnWords, Reference, reference
 
 _EPILOG = """\b
@@ -81,6 +82,8 @@ def _page(page: Reference, out: Sink) -> Iterator[str]:
     yield from section("What the example lost", [_said(loss) for loss in page.losses] or ["nothing"])
     yield from section("How content is kept apart from tags", _escapes(page.escapes))
     yield from section("Good to know", page.notes)
+    if page.presets:
+        yield from section("Sampling presets", _presets(page.presets))
 
 
 def _own_words(own: OwnWords) -> Iterator[str]:
@@ -169,6 +172,17 @@ def _escapes(escapes: Sequence[Escaped]) -> list[str]:
     rows = [(*_difference(one), _where(one)) for one in escapes]
     head = "A text that holds one of these is written with a backslash in it; reading takes it out again."
     return [head, "", *table(("IN A TEXT", "WRITTEN", "TEXTS OF"), rows).split("\n")]
+
+
+def _presets(presets: Sequence[Preset]) -> list[str]:
+    """What each preset sets, with the ranges of the document that gives it."""
+    rows = []
+    for preset in presets:
+        given = msgspec.structs.asdict(preset).values()
+        rows.append([f"{one:g}" if isinstance(one, float) else str(one) for one in given])
+    names = [name.upper() for name in Preset.__struct_fields__]
+    called = "A model of the gateway's configuration names one as `preset`, `serve` as --preset, a request as `preset`."
+    return [*table(["PRESET", *names[1:]], rows).split("\n"), "", "Of a range, its middle is used.", called]
 
 
 def _difference(one: Escaped) -> tuple[str, str]:

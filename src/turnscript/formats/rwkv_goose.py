@@ -291,14 +291,17 @@ GOOSE_OPTIONS = _options(GOOSE) | {
     "no-sentence": replace(GOOSE, tools_place=replace(TOOLS, close="\n]", footer="", also_behind=(TOOLS.footer,))),
 }
 
+PRESETS = ("math", "chat", "creative", "chat-2026")
+
 FORMATS = (
-    Format("rwkv-goose", "RWKV Goose (RWKV-7 G1)", GOOSE, CLUES, GOOSE_OPTIONS),
-    Format("rwkv-goose-hermes", "RWKV Goose with calls in tags", HERMES, variants=_options(HERMES)),
+    Format("rwkv-goose", "RWKV Goose (RWKV-7 G1)", GOOSE, CLUES, GOOSE_OPTIONS, presets=PRESETS),
+    Format("rwkv-goose-hermes", "RWKV Goose with calls in tags", HERMES, variants=_options(HERMES), presets=PRESETS),
     Format(
         "rwkv-goose-observation",
         "RWKV Goose with calls as Python and observations",
         OBSERVING,
         variants=_options(OBSERVING),
+        presets=PRESETS,
     ),
-    Format("ai00-v0", "ai00 Chat Format v0", HERMES, V0_CLUES, _options(HERMES)),
+    Format("ai00-v0", "ai00 Chat Format v0", HERMES, V0_CLUES, _options(HERMES), presets=PRESETS),
 )

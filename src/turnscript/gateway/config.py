@@ -50,6 +50,7 @@ from turnscript.gateway.listkinds import Files, Template, Variables
 from turnscript.gateway.modelformat import Found, detected, named, prompted, told
 from turnscript.gateway.modeltemplate import NOT_SOUGHT, Sought, Wishes, begins_otherwise, is_made, unused, written
 from turnscript.gateway.secret import Secret
+from turnscript.presets import words_of
 
 DEFAULT = "default"
 """What a model is called that only the command line knows."""
@@ -401,7 +402,7 @@ class Config(Struct, frozen=True, kw_only=True):
         return default
 
     def describe(self) -> tuple[Setting, ...]:
-        """Every setting in force. Of a model only what is set."""
+        """Every setting in force. Of a model only what is set, and the numbers of its presets."""
         found = [
             Setting(path, shown_value(kind, value), self.origins.get(path, "default"))
             for path, kind, value in values_of(self)
@@ -416,7 +417,18 @@ class Config(Struct, frozen=True, kw_only=True):
             ]
             if f"{place}.format" not in self.origins:
                 found.append(Setting(f"{place}.format", told, model.why or "detected"))
-        return tuple(found)
+            found += [
+                Setting(f"{place}.sampling.{name}", f"{value:g}", f"the preset {model.preset}")
+                for name, value in preset_values(model.preset).items()
+                if f"{place}.sampling.{name}" not in self.origins
+            ]
+        return (*found, *self._presets())
+
+    def _presets(self) -> Iterator[Setting]:
+        """Return the sampling presets that the formats of the models have, and their numbers."""
+        named = [name for model in self.models if model.takes is not None for name in model.takes.presets]
+        for name in dict.fromkeys(named):
+            yield Setting(f"presets.{name}", words_of(preset_values(name)), "built in; a model or a request names it")
 
 
 def fields_of(struct: type[Struct]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from turnscript.gateway.doctor_probe import COUNTING, OTHER, Heard, Patient
 from turnscript.gateway.generation import LENGTH
 from turnscript.gateway.kinds import AUTO
 from turnscript.gateway.states import shown
+from turnscript.presets import words_of
 from turnscript.serving import ModelCard
 
 SAMPLE = 48
@@ -81,6 +82,10 @@ async def about(patient: Patient) -> Check:
     else:
         found.say(f"a context of {patient.context} tokens")
     _look_at_trained(found, model.trained_context, patient.context)
+    if model.sampling_values:
+        found.say(f"samples with {words_of(model.sampling_values)}, where a request does not say")
+    for sentence in patient.served.shortfalls:
+        found.warn(sentence, "set `preset` and `sampling` as the server takes them, or name its member in `also`")
     if facts.slots is not None:
         found.say(f"{facts.slots} {'slot' if facts.slots == 1 else 'slots'}")
     found.figures = {"model": facts.model, "context": patient.context, "slots": facts.slots, "build": facts.build}

@@ -9,7 +9,7 @@ wrote before is put back as it wrote it; and what is asked for is made to fit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from operator import is_
 from time import time
 from typing import get_args
@@ -56,7 +56,7 @@ from turnscript.serving import Serving
 from turnscript.thoughts import restore_thoughts, sealed
 
 HANDLED = (
-    *("store", "previous_response_id", "background", "stream_options", "tool_choice", states.MEMBER),
+    *("store", "previous_response_id", "background", "stream_options", "tool_choice", states.MEMBER, forcing.PRESET),
     *HOSTED_MEMBERS,
 )
 """Unnamed members that the gateway itself reads."""
@@ -410,7 +410,7 @@ class Preparation(Struct, kw_only=True):
         state: str | None,
     ) -> Completion:
         served, model, backend = self.served, self.served.model, self._backend
-        sampling = forcing.sampling(request, model.sampling_values, accepts=_accepted(backend))
+        sampling = forcing.sampling(request, model.sampling_values, accepts=forcing.accepted(backend))
         visible = [*model.visible, *(served.special_tokens if own_stops else ())]
         losses += sampling.losses
         sent, asked = own_stops, request.settings.stop
@@ -473,12 +473,6 @@ class Preparation(Struct, kw_only=True):
     @property
     def _backend(self) -> Backend:
         return self.served.pool.members[0].upstream.backend
-
-
-@lru_cache(maxsize=64)
-def _accepted(backend: Backend) -> frozenset[str]:
-    """The names of the settings that a backend takes."""
-    return backend.also.union(backend.settings, forcing.LOGPROBS if backend.tells_logprobs else ())
 
 
 def _call_policy(policy: Policy) -> CallPolicy:

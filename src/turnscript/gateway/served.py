@@ -24,6 +24,7 @@ from turnscript.gateway.capacity import free_memory, in_bytes, planned
 from turnscript.gateway.config import Config, Limits, Model
 from turnscript.gateway.constraining import takes_grammars
 from turnscript.gateway.embedded import Embedded, clock
+from turnscript.gateway.forcing import accepted, untaken
 from turnscript.gateway.kinds import AUTO
 from turnscript.gateway.limits import Gate, Tell
 from turnscript.gateway.logs import say
@@ -165,6 +166,16 @@ class Served:
         if self._sentences is None or self._sentences[0] is not self.model:
             self._sentences = self.model, sentences(self.model)
         return self._sentences[1]
+
+    @property
+    def shortfalls(self) -> list[str]:
+        """Return what its settings ask for and its servers do not do, each a sentence for people."""
+        asked = self.model.sampling_values
+        missing: dict[str, str] = {}
+        for backend, _ in self.backends():
+            for name in untaken(asked, accepted(backend)):
+                missing.setdefault(f"{name} {asked[name]:g}", backend.title)
+        return [f"its sampling has {said}, which {title} does not take" for said, title in missing.items()]
 
     @property
     def special_tokens(self) -> list[str]:
