@@ -95,7 +95,8 @@ def test_what_it_was_read_as_and_what_does_not_count_is_told_in_one_line(file: P
         ", and [state], [lora], [tokenizer], [bnf], [adapter], [web] and [embed] do not",
     ):
         assert words in line
-    assert f"http://127.0.0.1:65530                     {file} [listen]" in result.stdout
+    (line,) = [line for line in result.stdout.splitlines() if line.startswith("models.default.backend ")]
+    assert ["http://127.0.0.1:65530", str(file), "[listen]"] == line.split()[1:]
 
 
 def test_the_name_of_the_model_tells_the_format_where_no_prompts_are_set(file: Path) -> None:

@@ -22,13 +22,14 @@ from turnscript.errors import InvalidInput
 from turnscript.gateway.invalidconfig import InvalidConfig, found_words
 from turnscript.gateway.kinds import Flag, Kind, Text, Whole, Wrong
 from turnscript.registry import named_formats
+from turnscript.tableio.ai00config import SAMPLER
 from turnscript.tableio.prompts import SECTION, configured
 from turnscript.tableio.tables import Table
 
 MODEL, LISTEN = "model", "listen"
 _USED = (MODEL, LISTEN, SECTION)
-_OWN = (LISTEN, "tokenizer", "bnf", "adapter", "lora", "state", "web", "embed")
-"""The sections that ai00 alone has, beside `[model]`."""
+_OWN = (LISTEN, "tokenizer", "bnf", "adapter", "lora", "state", "web", "embed", SAMPLER)
+"""The sections that ai00 alone has, beside `[model]`; the last one is of the files that we write for it."""
 _NAMES = ("name", "model_name")
 _MODEL_KEYS = (*_NAMES, "path", "model_path", "max_batch", "quant", "quant_type", "precision", "token_chunk_size")
 _HERE: dict[str, str] = {"0.0.0.0": "127.0.0.1", "::": "::1"}
