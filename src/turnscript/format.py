@@ -60,7 +60,8 @@ class Format(Struct, frozen=True):
     `variants`: the same with some option taken, by the option's name. `template`: the model's own chat template, which
     then writes prompts, while the table reads what the model answers. `history`: how turns of the model are kept there.
     `words`: tools, calls and results that the template has no place for stand in texts, in the table's words.
-    `presets`: the names of the sampling presets that the format's document gives.
+    `presets`: the names of the sampling presets that the format's document gives. `prepend_tokens`: the ids that its
+    models want before a prompt, where the server prepares no state for them.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Format(Struct, frozen=True):
     history: History = "template"
     words: bool = False
     presets: tuple[str, ...] = ()
+    prepend_tokens: tuple[int, ...] = ()
 
     def variant(self, option: str) -> Format:
         """The same format with an option taken. Raises UnknownName."""

@@ -137,7 +137,9 @@ def reference(format_: Format) -> Reference:
         special_tokens=format_.special_tokens,
         losses=format_.render(request, view="prompt").losses,
         limits=list(_limits(format_)),
-        notes=list(_notes(format_.document)) if format_.template is None else [_growing(format_.document.grows)],
+        notes=[*_notes(format_.document), *_of_models(format_)]
+        if format_.template is None
+        else [_growing(format_.document.grows)],
         escapes=list(_escapes(format_)),
         template=None if format_.template is None else _own_words(format_.template, refused),
         presets=list(map(get_preset, format_.presets)),
@@ -347,6 +349,15 @@ def _notes(document: Document) -> Iterator[str]:
     leads = {turn.lead for turn in document.turns if turn.lead and any(one.model for one in turn.segments)}
     yield from (f"A prompt leaves out the {lead!r} that follows the speaker: the model writes it." for lead in leads)
     yield _growing(document.grows)
+
+
+def _of_models(format_: Format) -> Iterator[str]:
+    """Return what the models of a format want, and which of them are too old for all that it has."""
+    if format_.prepend_tokens:
+        ids = list(format_.prepend_tokens)
+        yield f"Where a server prepares no state, its models want tokens before a prompt: `prepend_tokens = {ids}`."
+    for since, older in dict.fromkeys((clue.thinks_from, clue.older) for clue in format_.clues if clue.older):
+        yield f"A model whose name has a day before {since} takes the variant {older}: it was not trained to think."
 
 
 def _growing(why_not: str) -> str:

@@ -292,16 +292,18 @@ GOOSE_OPTIONS = _options(GOOSE) | {
 }
 
 PRESETS = ("math", "chat", "creative", "chat-2026")
-
-FORMATS = (
-    Format("rwkv-goose", "RWKV Goose (RWKV-7 G1)", GOOSE, CLUES, GOOSE_OPTIONS, presets=PRESETS),
-    Format("rwkv-goose-hermes", "RWKV Goose with calls in tags", HERMES, variants=_options(HERMES), presets=PRESETS),
-    Format(
-        "rwkv-goose-observation",
-        "RWKV Goose with calls as Python and observations",
-        OBSERVING,
-        variants=_options(OBSERVING),
-        presets=PRESETS,
-    ),
-    Format("ai00-v0", "ai00 Chat Format v0", HERMES, V0_CLUES, _options(HERMES), presets=PRESETS),
+FORMATS = tuple(
+    Format(name, title, document, clues, variants, presets=PRESETS, prepend_tokens=(0,))
+    for name, title, document, clues, variants in (
+        ("rwkv-goose", "RWKV Goose (RWKV-7 G1)", GOOSE, CLUES, GOOSE_OPTIONS),
+        ("rwkv-goose-hermes", "RWKV Goose with calls in tags", HERMES, (), _options(HERMES)),
+        (
+            "rwkv-goose-observation",
+            "RWKV Goose with calls as Python and observations",
+            OBSERVING,
+            (),
+            _options(OBSERVING),
+        ),
+        ("ai00-v0", "ai00 Chat Format v0", HERMES, V0_CLUES, _options(HERMES)),
+    )
 )
