@@ -79,11 +79,11 @@ def test_a_sample_has_the_ids_that_a_server_reads(tmp_path: Path) -> None:
 
 
 def test_ai00s_json_is_its_own_with_the_tags_in_it(tmp_path: Path) -> None:
-    write(tmp_path / "vocabulary.json", "--as", "ai00")
+    write(tmp_path / "vocabulary.json", "--as", "json")
     found = json.loads((tmp_path / "vocabulary.json").read_bytes())
     assert list(OURS) == [found.pop("65530"), found.pop("65531")]
     assert AI00S == hashlib.sha256(json.dumps(found, indent=4).encode()).hexdigest()
-    assert AI00S == hashlib.sha256(serving_bytes("ai00", get_tokenizer("rwkv-world"), {})).hexdigest()
+    assert AI00S == hashlib.sha256(serving_bytes("json", get_tokenizer("rwkv-world"), {})).hexdigest()
     assert ("\n\n", [0x80]) == (found["261"], found["129"])
 
 
@@ -150,8 +150,8 @@ def test_tags_that_are_there_already_are_written_for_servers(tmp_path: Path) -> 
     [
         (["--tokenizer", "rwkv-world", "--write", "x.bin"], "for servers one that ends in .txt or .gguf"),
         (["--tokenizer", "bytes", "--write", "x.txt"], "the id 0 ends documents, and this tokenizer has a token there"),
-        (["--tokenizer", "rwkv-world", "--resize", "--write", "x.json", "--as", "ai00"], "ai00's ids have two bytes"),
-        (["--tokenizer", "rwkv-world", "--as", "ai00"], "--as says how the file of --write is written"),
+        (["--tokenizer", "rwkv-world", "--resize", "--write", "x.json", "--as", "json"], "ai00's ids have two bytes"),
+        (["--tokenizer", "rwkv-world", "--as", "json"], "--as says how the file of --write is written"),
     ],
 )
 def test_what_a_form_has_no_room_for_is_told(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path, PureWindowsPath
 from typing import Any
@@ -21,15 +22,13 @@ from msgspec import Struct
 from turnscript.errors import InvalidInput
 from turnscript.gateway.invalidconfig import InvalidConfig, found_words
 from turnscript.gateway.kinds import Flag, Kind, Text, Whole, Wrong
-from turnscript.registry import named_formats
+from turnscript.registry import backends, get_backend, named_formats
 from turnscript.tableio.ai00config import SAMPLER
 from turnscript.tableio.prompts import SECTION, configured
 from turnscript.tableio.tables import Table
 
 MODEL, LISTEN = "model", "listen"
 _USED = (MODEL, LISTEN, SECTION)
-_OWN = (LISTEN, "tokenizer", "bnf", "adapter", "lora", "state", "web", "embed", SAMPLER)
-"""The sections that ai00 alone has, beside `[model]`; the last one is of the files that we write for it."""
 _NAMES = ("name", "model_name")
 _MODEL_KEYS = (*_NAMES, "path", "model_path", "max_batch", "quant", "quant_type", "precision", "token_chunk_size")
 _HERE: dict[str, str] = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -51,10 +50,19 @@ class Ours(Struct, frozen=True):
     note: str
 
 
+@cache
+def _kinds() -> Mapping[str, str]:
+    """The kinds of servers by the sections that their own files have; ours for such a server has one more."""
+    found = {section: name for name in backends() for section in get_backend(name).sections}
+    return {**found, SAMPLER: found[LISTEN]}
+
+
 def is_theirs(tree: Mapping[str, Any]) -> bool:
     """Return whether a file is ai00's: it has a section that ai00 alone has, or a `[model]` with keys of ai00's."""
     model = tree.get(MODEL)
-    return any(one in tree for one in _OWN) or (isinstance(model, dict) and any(key in model for key in _MODEL_KEYS))
+    return any(one in tree for one in _kinds()) or (
+        isinstance(model, dict) and any(key in model for key in _MODEL_KEYS)
+    )
 
 
 def as_ours(tree: Mapping[str, Any], path: Path, known: Container[str]) -> Ours:
@@ -64,7 +72,7 @@ def as_ours(tree: Mapping[str, Any], path: Path, known: Container[str]) -> Ours:
     """
     _check_sections(tree, path, known)
     read = _read(tree, str(path))
-    model: dict[str, Any] = {"backend": _url(read[LISTEN], str(path)), "kind": "ai00"}
+    model: dict[str, Any] = {"backend": _url(read[LISTEN], str(path)), "kind": _kinds()[LISTEN]}
     sections = {"backend": LISTEN, "kind": LISTEN}
     for key in _NAMES:
         if key in read[MODEL]:
@@ -143,7 +151,7 @@ def _note(tree: Mapping[str, Any], path: Path, read: Mapping[str, Mapping[str, A
 
 
 def _theirs(tree: Mapping[str, Any]) -> list[str]:
-    return [f"[{key}]" for key in tree if key in _OWN or key == MODEL]
+    return [f"[{key}]" for key in tree if key in _kinds() or key == MODEL]
 
 
 def _and(words: Sequence[str]) -> str:

@@ -45,7 +45,7 @@ Exit code:
     "--as",
     "form",
     type=click.Choice(FORMS),
-    help="For servers: a vocabulary file of RWKV (so is FILE.txt), ai00's JSON, or GGUF tokens (so is FILE.gguf).",
+    help="For servers: RWKV's vocabulary file (so is FILE.txt), ai00_server's JSON, GGUF tokens (so is FILE.gguf).",
 )
 @option("What is written", "--json", "json_wanted", is_flag=True, help="For programs.")
 def command(

@@ -1,7 +1,7 @@
 """Owns the forms in which servers take a vocabulary of RWKV's shape, its control tokens among the others.
 
-rwkv   the vocabulary file of RWKV: rwkv.cpp, the package `rwkv`, llama.cpp's converter
-ai00   ai00_server's JSON: ids, each with its text, or with its bytes where these are no text
+text   the vocabulary file of RWKV: rwkv.cpp, the package `rwkv`, llama.cpp's converter
+json   that of ai00_server: ids, each with its text, or with its bytes where these are no text
 gguf   the tokens of a GGUF file without weights, as llama.cpp's converter writes them
 
 In the first two a control token is a token like any other: what is cut by the longest match finds it in any text, and
@@ -20,11 +20,11 @@ from turnscript.datasets.tokenizers.rwkv import END, SIZE
 from turnscript.errors import InvalidInput
 from turnscript.gguf import header_bytes
 
-RWKV, AI00, GGUF = "rwkv", "ai00", "gguf"
-FORMS = (RWKV, AI00, GGUF)
-CUT_AS_TEXT = (RWKV, AI00)
+TEXT, JSON, GGUF = "text", "json", "gguf"
+FORMS = (TEXT, JSON, GGUF)
+CUT_AS_TEXT = (TEXT, JSON)
 """The forms in which a control token is one like any other."""
-ENDINGS = {".txt": RWKV, ".gguf": GGUF}
+ENDINGS = {".txt": TEXT, ".gguf": GGUF}
 """The forms that the ending of a file tells."""
 _NORMAL, _CONTROL, _UNUSED = 1, 3, 5
 _NO_TEXT = "\\xff"
@@ -47,8 +47,7 @@ def tokens_of(tokenizer: Tokenizer) -> dict[int, bytes]:
 def taken_by(tokens: Iterable[bytes], tags: Iterable[str]) -> list[str]:
     """Return the tokens that begin before a tag and end in its beginning: so the longest match may miss the tag."""
     starts = {tag.encode()[:length] for tag in tags for length in range(1, len(tag.encode()) + 1)}
-    lengths = sorted(map(len, starts))
-    longest = lengths[-1] if lengths else 0
+    longest = max(map(len, starts), default=0)
     return [
         token.decode("utf-8", "replace")
         for token in tokens
@@ -65,13 +64,13 @@ def _plain(form: str, tokens: Mapping[int, bytes], controls: Mapping[str, int]) 
     return {**tokens, **{number: tag.encode() for tag, number in controls.items()}}
 
 
-def _rwkv(tokens: Mapping[int, bytes], controls: Mapping[str, int], end: int) -> bytes:
-    found = {number: (_text_or_bytes(token), len(token)) for number, token in _plain(RWKV, tokens, controls).items()}
+def _text(tokens: Mapping[int, bytes], controls: Mapping[str, int], end: int) -> bytes:
+    found = {number: (_text_or_bytes(token), len(token)) for number, token in _plain(TEXT, tokens, controls).items()}
     return "".join([f"{number} {literal!r} {length}\n" for number, (literal, length) in sorted(found.items())]).encode()
 
 
-def _ai00(tokens: Mapping[int, bytes], controls: Mapping[str, int], end: int) -> bytes:
-    found = _plain(AI00, tokens, controls)
+def _json(tokens: Mapping[int, bytes], controls: Mapping[str, int], end: int) -> bytes:
+    found = _plain(JSON, tokens, controls)
     if max(found) >= SIZE:
         message = (
             f"ai00's ids have two bytes, and there is one of {max(found)}; leave out --resize, or choose fewer tags"
@@ -111,7 +110,7 @@ def _gguf(tokens: Mapping[int, bytes], controls: Mapping[str, int], end: int) ->
 
 
 _WRITERS: dict[str, Callable[[Mapping[int, bytes], Mapping[str, int], int], bytes]] = {
-    RWKV: _rwkv,
-    AI00: _ai00,
+    TEXT: _text,
+    JSON: _json,
     GGUF: _gguf,
 }
