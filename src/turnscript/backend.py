@@ -165,7 +165,8 @@ class Backend(ABC):
     `kbnf`, `lark`), best first, and `owned` those of servers by whose they are. `scores`: the member that asks for log
     probabilities, where it tells them. `generic`: a server that tells nothing of itself is taken for one of this kind.
     `settings`: the sampling settings that all servers of this kind know. `prepends`: whether it takes ids of tokens
-    before a text, where others need a prompt of ids alone; `no_ids`: why it takes none at all.
+    before a text, where others need a prompt of ids alone; `no_ids`: why it takes none at all. `sections`: those of its
+    own configuration that ours has none of, by which such a file is known.
 
     One deployment may differ from the others of its kind: `extra` are members for every request, in place of those that
     are made; `drop` are members that this server does not know; `also` are settings that it does.
@@ -186,6 +187,7 @@ class Backend(ABC):
     prepends: ClassVar[bool] = False
     no_ids: ClassVar[str] = ""
     settings: ClassVar[tuple[str, ...]] = ()
+    sections: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self, *, extra: Mapping[str, Any] | None = None, drop: Collection[str] = (), also: Collection[str] = ()

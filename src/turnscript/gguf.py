@@ -1,4 +1,4 @@
-"""Owns reading GGUF: chosen values from the header of a model file, never its weights.
+"""Owns the header of GGUF: chosen values read from that of a model file, and one written; never weights.
 
     "GGUF" | version u32 | number of tensors u64 | number of pairs u64 | pairs | ...
     pair   = key string | type u32 | value
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import BinaryIO, NoReturn, TypeAlias
 
 from turnscript.errors import InvalidInput
@@ -27,6 +27,7 @@ _VERSIONS = (2, 3)
 _LAYOUTS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 """The types that are a number or a boolean, as `struct` calls them."""
 _NUMBERS = {kind: struct.calcsize(f"<{layout}") for kind, layout in _LAYOUTS.items()}
+_UNSIGNED, _SIGNED, _BOOLEAN = 4, 5, 7
 _STRING = 8
 _ARRAY = 9
 
@@ -49,6 +50,31 @@ Value: TypeAlias = str | int | float | Sequence[bytes] | Sequence[int | float]
 def is_gguf(start: bytes) -> bool:
     """Whether a file that starts so is GGUF, of either byte order."""
     return start[:4] in (_MAGIC, _SWAPPED_MAGIC)
+
+
+def header_bytes(values: Mapping[str, str | bool | int | Sequence[str] | Sequence[int]]) -> bytes:
+    """Return a file that is a header alone: texts, booleans, numbers of 32 bits, and arrays of texts and of numbers."""
+    pairs = [_string(key) + _typed(value) for key, value in values.items()]
+    return _MAGIC + struct.pack("<IQQ", _VERSIONS[-1], 0, len(pairs)) + b"".join(pairs)
+
+
+def _typed(value: str | bool | int | Sequence[str] | Sequence[int]) -> bytes:
+    """A value behind its type."""
+    if isinstance(value, str):
+        return struct.pack("<I", _STRING) + _string(value)
+    if isinstance(value, bool):
+        return struct.pack("<I?", _BOOLEAN, value)
+    if isinstance(value, int):
+        return struct.pack("<II", _UNSIGNED, value)
+    texts = [one for one in value if isinstance(one, str)]
+    numbers = [one for one in value if isinstance(one, int)]
+    data = b"".join(map(_string, texts)) if texts else struct.pack(f"<{len(numbers)}i", *numbers)
+    return struct.pack("<IIQ", _ARRAY, _STRING if texts else _SIGNED, len(value)) + data
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack("<Q", len(data)) + data
 
 
 def read_texts(file: BinaryIO, wanted: Container[str]) -> dict[str, str]:

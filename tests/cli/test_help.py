@@ -13,6 +13,7 @@ from tests.cli.running import EXAMPLES, process, run, typed
 
 COMMANDS = [[], ["convert"], ["prompt"], ["read"], ["show"], ["detect"], ["learn"], ["apis"], ["formats"]]
 COMMANDS += [["export"], ["export", "grammar"], ["export", "jinja"], ["export", "response-template"]]
+COMMANDS += [["export", "vectors"], ["export", "ai00-config"]]
 
 
 def examples() -> list[str]:

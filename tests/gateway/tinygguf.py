@@ -77,10 +77,15 @@ def write_llama(
 def write_rwkv7(path: Path, *, seed: int = 1, pieces: Sequence[str] = PIECES, end: str | None = None) -> Path:
     """A recurrent model with a token for each byte and some pieces. `end`: the piece that ends its turns, as models
     have it whose files name the blank line. Returns `path`."""
-    width, layers, inner, lora = 64, 2, 128, 8
     single = [repr(bytes([byte]))[2:-1] for byte in range(256)]
     tokens = ["<s>", *single, *(repr(piece)[1:-1] for piece in pieces)]
     kinds = [TokenType.CONTROL] + [TokenType.NORMAL] * (len(tokens) - 1)
+    return write_rwkv7_of(path, tokens, kinds, 0 if end is None else 257 + list(pieces).index(end), seed=seed)
+
+
+def write_rwkv7_of(path: Path, tokens: Sequence[str], kinds: Sequence[int], end: int, *, seed: int = 1) -> Path:
+    """A recurrent model with these tokens, spelled as the file has them, and their types. Returns `path`."""
+    width, layers, inner, lora = 64, 2, 128, 8
     writer = GGUFWriter(path, "rwkv7")
     writer.add_name("tiny rwkv7")
     writer.add_context_length(_CONTEXT)
@@ -97,7 +102,7 @@ def write_rwkv7(path: Path, *, seed: int = 1, pieces: Sequence[str] = PIECES, en
     writer.add_tokenizer_model("rwkv")
     writer.add_token_list(tokens)
     writer.add_token_types(kinds)
-    writer.add_eos_token_id(0 if end is None else 257 + list(pieces).index(end))
+    writer.add_eos_token_id(end)
     _put_rwkv7(writer, np.random.default_rng(seed), (width, layers, inner, lora), len(tokens))
     return _finish(writer, path)
 

@@ -464,6 +464,19 @@ def test_changed_stops_suffixes_and_texts_around_tools_are_obeyed() -> None:
     assert system.items == format_.parse(str(format_.render(system).value)).items
 
 
+def test_another_header_of_the_tools_leaves_the_tags_in_system_texts_broken() -> None:
+    format_ = prompts_of('assistant_prefix = "Assistant:"\ntool_header = "## Functions\\nCall them:"\n')
+    for text, written in (
+        ("a <think> b", "a <\\think> b"),
+        ("</tool_call>", "<\\/tool_call>"),
+        ("## Functions\n-", ""),
+    ):
+        system = ts.Request(conversation=ts.Conversation(items=[ts.System(content=[ts.Text(text=text)])]))
+        rendered = str(format_.render(system).value)
+        assert rendered == f"System: {written}" if written else "\\" in rendered
+        assert system.items == format_.parse(rendered).items
+
+
 PROMPT_FAULTS = {
     'rol_user = "x"': ("rol_user", "did you mean 'role_user'?"),
     "role_user = 1": ("role_user", "expected a string, found the integer 1"),

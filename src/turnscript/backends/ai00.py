@@ -61,6 +61,7 @@ class Ai00(Backend):
     begins = True
     no_ids = "it takes text alone, and prepares the state that a prompt begins from"
     grammars = ("kbnf",)
+    sections = ("listen", "tokenizer", "bnf", "adapter", "lora", "state", "web", "embed")
     settings = ("temperature", "top_p", "top_k", "presence_penalty", "frequency_penalty", "penalty_decay", "logit_bias")
 
     def call(self, ask: Completion) -> HttpCall:

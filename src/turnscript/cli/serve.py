@@ -52,6 +52,7 @@ Examples:
   turnscript serve --backend http://127.0.0.1:8080 --format rwkv-goose --preset chat
   turnscript serve --config turnscript.toml
   turnscript serve --config turnscript.toml --check
+  turnscript serve --config ai00/assets/configs/Config.toml
 """
 
 

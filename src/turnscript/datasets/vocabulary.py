@@ -1,8 +1,9 @@
 """Owns giving a format's tags tokens of their own, and telling what that means for a model's embedding.
 
 A tokenizer of the `tokenizers` library gets a new file with more added tokens. A vocabulary of RWKV's shape cannot hold
-control tokens: they stand in a file beside it, on the ids that the vocabulary leaves free. A tag that has attributes is
-there by its beginning (`<<TOOL_CALL`). White space is never a tag, so a blank line that ends turns stays text.
+control tokens: for training they stand in a file beside it, on the ids that the vocabulary leaves free, and for servers
+among the others. A tag that has attributes is there by its beginning (`<<TOOL_CALL`). White space is never a tag, so a
+blank line that ends turns stays text.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from turnscript.datasets.tokenizer import Tokenizer
 from turnscript.datasets.tokenizers import BYTES, get_tokenizer, parts_of
 from turnscript.datasets.tokenizers.controls import Controls, controls_bytes
 from turnscript.datasets.tokenizers.hf import ids_of_new
+from turnscript.datasets.tokenizers.serving import CUT_AS_TEXT, ENDINGS, serving_bytes, taken_by, tokens_of
 from turnscript.errors import InvalidInput, UnknownName
 from turnscript.format import Format
 
@@ -32,9 +34,10 @@ WIDEST = 65535
 class Added(Struct, frozen=True):
     """What became of a format's tags.
 
-    `spec` names the tokenizer that has them, `file` is what was written. `added`: tags with new ids, `kept`: those that
-    had one, `left`: those without. `size`: rows that the embedding needs, `rows`: how many of them are new, `was`: how
-    many it had. `train`: rows that hold nothing yet, so that they must be trained. `notes`: what people must know.
+    `spec` names the tokenizer that has them, empty where none was written or it is for servers; `file` is what was
+    written. `added`: tags with new ids, `kept`: those that had one, `left`: those without. `size`: rows that the
+    embedding needs, `rows`: how many of them are new, `was`: how many it had. `train`: rows that hold nothing yet, so
+    that they must be trained. `notes`: what people must know.
     """
 
     spec: str
@@ -50,12 +53,20 @@ class Added(Struct, frozen=True):
 
 
 def add_tags(
-    format_: Format, spec: str, out: Path, *, tags: Sequence[str] = (), resize: bool = False, write: bool = True
+    format_: Format,
+    spec: str,
+    out: Path | None,
+    *,
+    tags: Sequence[str] = (),
+    resize: bool = False,
+    form: str | None = None,
 ) -> Added:
-    """Give tags tokens of their own in a tokenizer, and write the file that says so.
+    """Give tags tokens of their own in a tokenizer, and write the file that says so. Without `out` it only tells.
 
     `tags`: which, in the order of their worth; by default all, what a model itself writes first. `resize`: take
-    ids behind the vocabulary when no id is free. `write=False` only tells. Raises UnknownName for what is no tag.
+    ids behind the vocabulary when no id is free. `form`: one that servers take (`serving.FORMS`), by default what the
+    ending of the file says; by default it has the tags that the tokenizer has, if there are some. Raises UnknownName
+    for what is no tag.
     """
     known = ranked_tags(format_)
     for tag in tags:
@@ -66,27 +77,31 @@ def add_tags(
         raise InvalidInput(message, got=format_.name)
     tags = list(dict.fromkeys(tags))
     tokenizer = get_tokenizer(spec)
-    kept = {tag: tokenizer.controls[tag] for tag in tags or known if tag in tokenizer.controls}
-    wanted = [tag for tag in tags or known if tag not in kept]
     base, path = parts_of(tokenizer.spec)
-    if write and not base.startswith("hf:") and out.suffix != ".json":
-        message = f"a file of control tokens is found by its name: give it one that ends in .json, not {out.name!r}"
-        raise InvalidInput(message, expected="a name that ends in .json", got=str(out))
-    if base.startswith("hf:"):
+    is_own = base.startswith("hf:")
+    form = form or ("" if is_own or out is None else ENDINGS.get(out.suffix, ""))
+    kept = {tag: tokenizer.controls[tag] for tag in tags or known if tag in tokenizer.controls}
+    # A server gets those that a model was trained with, and no further ones that nobody asked for.
+    wanted = [] if form and kept and not tags else [tag for tag in tags or known if tag not in kept]
+    if out is not None:
+        _check_written(out, form, is_own=is_own)
+    if is_own:
         left: list[str] = []
-        added = _in_file(tokenizer, path, out if write else None, wanted, kept)
+        added = _in_file(tokenizer, path, out, wanted, kept)
         was = _embedding(path, tokenizer.size)
     else:
         added, left = _beside(tokenizer, wanted, resize)
         was = tokenizer.size
-        if write:
-            controls = sorted({**tokenizer.controls, **added}.items(), key=lambda pair: pair[1])
-            _write(out, controls_bytes(Controls(dict(controls), _sha256_of(base))))
+        controls = dict(sorted({**tokenizer.controls, **added}.items(), key=lambda pair: pair[1]))
+        if out is not None and form:
+            _write(out, serving_bytes(form, tokenizer, controls))
+        elif out is not None:
+            _write(out, controls_bytes(Controls(controls, _sha256_of(base))))
     size = max(tokenizer.size, was, *(number + 1 for number in added.values()), 0)
-    name = f"hf:{out}" if base.startswith("hf:") else f"{base}+{out}"
+    name = f"hf:{out}" if is_own else f"{base}+{out}"
     return Added(
-        spec=name + "".join(tokenizer.spec.partition("?end=")[1:]),
-        file=str(out),
+        spec="" if form or out is None else name + "".join(tokenizer.spec.partition("?end=")[1:]),
+        file=str(out or ""),
         added=added,
         kept=kept,
         left=left,
@@ -94,8 +109,37 @@ def add_tags(
         was=was,
         rows=size - was,
         train=sorted(added.values()),
-        notes=_notes(path if base.startswith("hf:") else "", was, size, bool(added), left),
+        notes=[
+            *_notes(path if is_own else "", was, size, bool(added), left),
+            *(_missed(tokenizer, [*kept, *added]) if form in CUT_AS_TEXT else ()),
+        ],
     )
+
+
+def _check_written(out: Path, form: str, *, is_own: bool) -> None:
+    """Check that a file may be written in a form, by that name. Raises InvalidInput."""
+    if is_own and form:
+        message = f"{form} is a form of vocabularies of RWKV's shape; this tokenizer is written as its own file"
+        raise InvalidInput(message, expected="no form", got=form)
+    if not is_own and not form and out.suffix != ".json":
+        message = (
+            f"a file of control tokens is found by its name: give it one that ends in .json, not {out.name!r}; for "
+            f"servers one that ends in {' or '.join(ENDINGS)}"
+        )
+        raise InvalidInput(message, expected="a name that ends in .json", got=str(out))
+
+
+def _missed(tokenizer: Tokenizer, tags: Sequence[str]) -> list[str]:
+    """Return a note on the tokens by which the longest match misses a tag, if there are some."""
+    found = taken_by(tokens_of(tokenizer).values(), tags)
+    if not found:
+        return []
+    some = " and ".join(map(repr, found[:2]))
+    note = (
+        f"a server that cuts by the longest match alone does not find a tag behind what {len(found)} tokens end in, "
+        f"such as {some}: there the tag is text; samples of a build have it as one token"
+    )
+    return [note]
 
 
 def ranked_tags(format_: Format) -> list[str]:

@@ -16,7 +16,8 @@ from typing import Any
 from msgspec import Struct
 
 from turnscript.errors import InvalidInput
-from turnscript.gateway.config import Config, Model, Section, fields_of, key_text
+from turnscript.gateway.ai00file import as_ours, is_theirs
+from turnscript.gateway.config import DEFAULT, Config, Model, Section, fields_of, key_text
 from turnscript.gateway.invalidconfig import COMMAND_LINE, InvalidConfig, unknown_key
 from turnscript.gateway.kinds import Kind, Text, Texts
 from turnscript.tableio.prompts import KEYS, SECTION
@@ -77,12 +78,24 @@ def layered(
     """
     file = Origin(str(path), path.absolute().parent) if path else Origin("", Path.cwd())
     layers = Layers(_file(path) if path else {}, file, {}, [])
+    if path is not None and is_theirs(layers.tree):
+        _translate(layers, path)
     if any(map(_is_backend, overrides)) and layers.tree.pop(MODELS, None):
         layers.notes.append(f"the models in {path} are left out, because {COMMAND_LINE} names a backend")
+        layers.origins.clear()
     _lay_environment(layers, env)
     _lay(layers, overrides, COMMAND_LINE)
     _lay(layers, shipped or {}, PACKAGE)
     return layers
+
+
+def _translate(layers: Layers, path: Path) -> None:
+    """Put what a file of ai00's says in place of its sections, for the model that options of the command line mean."""
+    ours = as_ours(layers.tree, path, fields_of(Config).keys() | {MODELS, FORMATS})
+    layers.tree = ours.top
+    for key, value in ours.model.items():
+        layers.put((MODELS, DEFAULT, key), value, Origin(f"{path} [{ours.sections[key]}]", layers.file.folder))
+    layers.notes.append(ours.note)
 
 
 def _lay(layers: Layers, said: Mapping[str, Any], name: str) -> None:

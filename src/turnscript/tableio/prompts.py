@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
-from turnscript.engine.escape import Escape
 from turnscript.engine.spans import flatten
 from turnscript.engine.states import model_turn
 from turnscript.engine.table import Document, Generation, Segment, ToolsPlace, Turn
@@ -30,11 +29,11 @@ from turnscript.tableio.tables import InvalidFormat, Table, not_among, text_at, 
 SECTION = "prompts"
 # The formats of the program whose section this is: its name begins theirs.
 _FAMILY = "ai00-"
-_ROLES = {"role_system": "system", "role_user": "user", "role_assistant": "assistant"}
-_PREFIX, _THINKING_PREFIX, _STOPS = "assistant_prefix", "assistant_prefix_thinking", "default_stop_sequences"
-_SUFFIXES = {"thinking_suffix_short": "low", "thinking_suffix_standard": "medium", "thinking_suffix_extended": "high"}
-_HEADER, _FOOTER = "tool_header", "tool_footer"
-KEYS = (*_ROLES, _PREFIX, _THINKING_PREFIX, _STOPS, *_SUFFIXES, _HEADER, _FOOTER)
+ROLES = {"role_system": "system", "role_user": "user", "role_assistant": "assistant"}
+PREFIX, THINKING_PREFIX, STOPS = "assistant_prefix", "assistant_prefix_thinking", "default_stop_sequences"
+SUFFIXES = {"thinking_suffix_short": "low", "thinking_suffix_standard": "medium", "thinking_suffix_extended": "high"}
+HEADER, FOOTER = "tool_header", "tool_footer"
+KEYS = (*ROLES, PREFIX, THINKING_PREFIX, STOPS, *SUFFIXES, HEADER, FOOTER)
 """Every key of the section."""
 _TAGS = re.compile(r"[^\s<>/\"=]+"), "the name of a tag, without `<`, `>`, `/` and spaces"
 _LABELS = re.compile(r"[^\s:<>](?:[^\n:<>]*[^\s:<>])?"), "a label without `:`, tags and line breaks"
@@ -46,7 +45,7 @@ def read_prompts(table: Table, known: Mapping[str, Format]) -> Format:
     for key in table:
         if key not in KEYS:
             raise not_among(table.at(key), "unknown key", key, KEYS)
-    base = _base(table, known)
+    base = base_of(table, known)
     document = base.document
     names = _names(table, document)
     follow = _follower(document, names)
@@ -65,9 +64,19 @@ def read_prompts(table: Table, known: Mapping[str, Format]) -> Format:
     return format_
 
 
-def _base(table: Table, known: Mapping[str, Format]) -> Format:
+def configured(table: Table, known: Mapping[str, Format]) -> tuple[str, tuple[str, ...]]:
+    """Return the name of the format that the section configures, and the keys of other formats that it has besides.
+
+    ai00 has one section for all: the texts around a list of tools say nothing where the list stands in tags. Raises
+    InvalidFormat with the key.
+    """
+    base = base_of(table, known)
+    return base.name, () if has_texts(base.document) else tuple(key for key in (HEADER, FOOTER) if key in table)
+
+
+def base_of(table: Table, known: Mapping[str, Format]) -> Format:
     """The format of ai00 that is meant: with labels if a prefix is one, else with tags."""
-    prefix = next((text_at(table[key], table.at(key)) for key in (_PREFIX, _THINKING_PREFIX) if key in table), "")
+    prefix = next((text_at(table[key], table.at(key)) for key in (PREFIX, THINKING_PREFIX) if key in table), "")
     labelled = bool(prefix.strip()) and not prefix.lstrip().startswith(_OPENS_A_TAG)
     for name, format_ in known.items():
         if name.startswith(_FAMILY) and labelled != bool(model_turn(format_.document).close):
@@ -81,7 +90,7 @@ def _base(table: Table, known: Mapping[str, Format]) -> Format:
 def _names(table: Table, document: Document) -> dict[str, str]:
     """What roles are called, by role, where the section says."""
     pattern, expected = _LABELS if not model_turn(document).close else _TAGS
-    given = {role: key for key, role in _ROLES.items() if key in table}
+    given = {role: key for key, role in ROLES.items() if key in table}
     taken = {_name_in(turn): turn.role for turn in document.turns if turn.role not in given}
     found: dict[str, str] = {}
     for role, key in given.items():
@@ -131,13 +140,13 @@ def _follower(document: Document, names: Mapping[str, str]) -> Callable[[str], s
 def _with_prefix(table: Table, document: Document, follow: Callable[[str], str]) -> Document:
     """What opens the model's turn. White space that the prefix leaves out is the model's to write."""
     turn = model_turn(document)
-    if _PREFIX not in table:
+    if PREFIX not in table:
         return document
-    prefix = follow(text_at(table[_PREFIX], table.at(_PREFIX)))
+    prefix = follow(text_at(table[PREFIX], table.at(PREFIX)))
     missing = turn.open.removeprefix(prefix) if turn.open.startswith(prefix) else ""
     if not prefix.strip() or missing.strip():
         message = f"this must open the model's turn, as {turn.open!r} does"
-        raise InvalidFormat(message, path=table.at(_PREFIX), expected=f"such as {turn.open!r}", got=repr(prefix))
+        raise InvalidFormat(message, path=table.at(PREFIX), expected=f"such as {turn.open!r}", got=repr(prefix))
     more = prefix.removeprefix(turn.open) if prefix.startswith(turn.open) else ""
     opened = replace(turn, open=prefix, lead=missing + turn.lead.removeprefix(more))
     return replace(document, turns=tuple(opened if one is turn else one for one in document.turns))
@@ -147,17 +156,17 @@ def _generation(table: Table, document: Document, follow: Callable[[str], str]) 
     generation = document.generation
     stops = tuple(map(follow, generation.stops))
     more = tuple(follow(stop) for stop in generation.stops_with_tools if stop not in generation.stops)
-    if _STOPS in table:
-        stops = tuple(map(follow, texts_at(table[_STOPS], table.at(_STOPS))))
+    if STOPS in table:
+        stops = tuple(map(follow, texts_at(table[STOPS], table.at(STOPS))))
         if not stops or "" in stops:
             message = "at least one string must end what the model writes, and none may be empty"
-            raise InvalidFormat(message, path=table.at(_STOPS), expected="strings", got=repr(list(stops)))
+            raise InvalidFormat(message, path=table.at(STOPS), expected="strings", got=repr(list(stops)))
     hints = dict(generation.hints)
-    for key, effort in _SUFFIXES.items():
+    for key, effort in SUFFIXES.items():
         if key in table:
-            hints = {one: hints.get(one, "") for one in _SUFFIXES.values()}
+            hints = {one: hints.get(one, "") for one in SUFFIXES.values()}
             hints[effort] = text_at(table[key], table.at(key))
-    prefix = text_at(table[_PREFIX], table.at(_PREFIX)) if _PREFIX in table else ""
+    prefix = text_at(table[PREFIX], table.at(PREFIX)) if PREFIX in table else ""
     return replace(
         generation,
         stripped=generation.stripped and prefix == prefix.rstrip(),
@@ -170,10 +179,10 @@ def _generation(table: Table, document: Document, follow: Callable[[str], str]) 
 
 def _thinking_prefill(table: Table, document: Document, follow: Callable[[str], str]) -> str | None:
     """How much of a thought's opening the prompt writes; None if it is all of it."""
-    if _THINKING_PREFIX not in table:
+    if THINKING_PREFIX not in table:
         return document.generation.thinking_prefill
-    path = table.at(_THINKING_PREFIX)
-    prefix = follow(text_at(table[_THINKING_PREFIX], path))
+    path = table.at(THINKING_PREFIX)
+    prefix = follow(text_at(table[THINKING_PREFIX], path))
     turn = model_turn(document)
     thought = document.segment(document.generation.thinking_kind)
     opened, opening = f"{turn.open}{turn.lead}", f"{thought.open}{thought.head_end}"
@@ -192,31 +201,38 @@ def _thinking_prefill(table: Table, document: Document, follow: Callable[[str], 
 def _with_tools(table: Table, document: Document) -> Document:
     """The texts around the tool list. Where blank lines end turns, these have none either."""
     place = document.tools_place
-    given = {key: text_at(table[key], table.at(key)) for key in (_HEADER, _FOOTER) if key in table}
+    given = {key: text_at(table[key], table.at(key)) for key in (HEADER, FOOTER) if key in table}
     if not given:
         return document
-    if place is None or not document.flattened:
+    if place is None or not has_texts(document):
         key = next(iter(given))
-        message = f'the tool list of this format has no such text; with {_PREFIX} = "Assistant:" it has'
+        message = f'the tool list of this format has no such text; with {PREFIX} = "Assistant:" it has'
         raise InvalidFormat(message, path=table.at(key), expected=f"no {key}")
     for key, text in given.items():
         if not text.strip():
             raise InvalidFormat("a reader finds the tool list by this text", path=table.at(key), expected="some text")
-    if _HEADER in given:
-        place = replace(place, open=f"{flatten(given[_HEADER])}\n")
-        document = _protecting(document, place)
-    if _FOOTER in given:
-        place = replace(place, close=f"\n{flatten(given[_FOOTER])}", footer="")
+    if HEADER in given:
+        opening = f"{flatten(given[HEADER])}\n"
+        if opening != place.open:
+            place = replace(place, open=opening)
+            document = _protecting(document, place)
+    if FOOTER in given:
+        place = replace(place, close=f"\n{flatten(given[FOOTER])}", footer="")
     return replace(document, tools_place=place)
 
 
+def has_texts(document: Document) -> bool:
+    """Return whether texts stand around the list of tools that the section can change."""
+    return document.tools_place is not None and document.flattened
+
+
 def _protecting(document: Document, place: ToolsPlace) -> Document:
-    """The first line of the tool list is broken where it stands in a system text."""
+    """The first line of the tool list is broken where it stands in a system text, beside all that is broken there."""
     line = place.open.split("\n", 1)[0]
-    escape = Escape((line[:1], (f"{line[1:]}\n",)))
+    rule = line[:1], (f"{line[1:]}\n",)
 
     def protected(segment: Segment) -> Segment:
-        return replace(segment, escape=escape) if segment.kind == "system" else segment
+        return replace(segment, protects=(rule,)) if segment.kind == "system" else segment
 
     turns = tuple(replace(turn, segments=tuple(map(protected, turn.segments))) for turn in document.turns)
     return replace(document, turns=turns)

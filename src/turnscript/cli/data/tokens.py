@@ -15,6 +15,7 @@ from turnscript.cli.failures import OK, Failed
 from turnscript.cli.options import SectionedCommand
 from turnscript.cli.prompt import FormatName
 from turnscript.cli.report import Screen, plural, shown, table
+from turnscript.datasets.tokenizers.serving import FORMS
 from turnscript.datasets.vocabulary import Added, add_tags
 from turnscript.detection.template_format import get_format
 
@@ -22,6 +23,7 @@ _EPILOG = """\b
 Examples:
   turnscript data tokens --to openchatml --tokenizer rwkv-world
   turnscript data tokens --to openchatml --tokenizer rwkv-world --write tags.json
+  turnscript data tokens --to openchatml --tokenizer rwkv-world --write vocabulary.txt
 
 \b
 Exit code:
@@ -38,6 +40,13 @@ Exit code:
 @words_option(TOKENS, "--tags", help="Only these tags, the most important first.")
 @option(TOKENS, "--resize", is_flag=True, help="Take ids behind the vocabulary when none is free.")
 @option("What is written", "--write", "file", metavar="FILE", help="Write the tokenizer, or its control tokens, here.")
+@option(
+    "What is written",
+    "--as",
+    "form",
+    type=click.Choice(FORMS),
+    help="For servers: RWKV's vocabulary file (so is FILE.txt), ai00_server's JSON, GGUF tokens (so is FILE.gguf).",
+)
 @option("What is written", "--json", "json_wanted", is_flag=True, help="For programs.")
 def command(
     to: str | None,
@@ -51,21 +60,25 @@ def command(
 
     With tags as tokens of their own, no text can forge one, and a turn always ends with the same id.
     """
-    file, json_wanted = written["file"], written["json_wanted"]
-    target = Path(file or "tokens.json")
-    if file and target.is_dir():
+    file, json_wanted, form = written["file"], written["json_wanted"], written["form"]
+    if form and not file:
+        raise click.UsageError("--as says how the file of --write is written, and there is none")
+    target = Path(file) if file else None
+    if target is not None and target.is_dir():
         raise Failed("cannot write this: it is a folder", place=file, remedy="give a file")
     if not to and not template:
         raise click.UsageError("missing --to or --template; say it")
     format_ = get_format(template or to or "")
-    found = add_tags(format_, tokenizer, target, tags=tags or (), resize=resize, write=file is not None)
+    found = add_tags(format_, tokenizer, target, tags=tags or (), resize=resize, form=form)
     if json_wanted:
-        facts = msgspec.to_builtins(found)
-        write(as_json(facts if file else {**facts, "file": "", "spec": ""}))
+        write(as_json(msgspec.to_builtins(found)))
     else:
         write("\n".join(_lines(found)) + "\n")
-        if file:
+        if file and found.spec:
             Screen().note(f"written to {shown(found.file)}; use it as --tokenizer {shown(found.spec)}")
+        elif file:
+            more = "; to train, write the same tags to a .json file too" if found.added else ""
+            Screen().note(f"written to {shown(found.file)}, for servers{more}")
     return OK
 
 
