@@ -25,6 +25,7 @@ from turnscript.engine.files import (
     FillPrompt,
     prompt_of,
     read_files,
+    readings,
     sequence_losses,
     write_files,
 )
@@ -132,7 +133,7 @@ class Format(Struct, frozen=True):
                 request, asked = self.normalized(request)
             out = self.write(request, view=view, escape=escape)
             losses = in_source_words(request, out.all_losses())
-            losses = losses if out.archive else [*losses, *_unshown(request)]
+            losses = losses if out.archive else [*losses, *unshown(request)]
         except MISTAKES:
             refuse_mistakes(request=request)
             raise
@@ -316,6 +317,21 @@ class Format(Struct, frozen=True):
         """The files of a document. Raises InvalidTranscript with line and column."""
         return read_files(self._files(), text, self._files().order(order))
 
+    def files_mark(self, text: str) -> str:
+        """What shows that a text is files of this format and no conversation: how a hole begins, or a separator line.
+
+        Empty where nothing does, or where it begins as a conversation.
+        """
+        files = layout_of(self.seen).files
+        return files.mark_in(text) if files is not None and not self.claims(text) else ""
+
+    def file_readings(self, text: str) -> list[tuple[str, FileSequence]]:
+        """The files of a document by the name of each order that reads it whole; of orders that read the same, once.
+
+        Raises InvalidTranscript with line and column, where none does.
+        """
+        return [(order.name, sequence) for order, sequence in readings(self._files(), text)]
+
     def render_fill(self, fill: Fill, *, order: str = "") -> Rendered[str]:
         """A text with a hole as a document of its own."""
         return self.render_files(FileSequence([fill]), order=order)
@@ -360,7 +376,8 @@ class Format(Struct, frozen=True):
     def _files(self) -> Files:
         files = layout_of(self.seen).files
         if files is None:
-            raise Unsupported("files and texts with a hole", f"the format {self.name!r}")
+            what, name = "files and texts with a hole", f"the format {self.name!r}"
+            raise Unsupported(what, name, f"{name} has no words for {what}; choose one that has")
         return files
 
 
@@ -370,7 +387,8 @@ def _policy(escape: str) -> str:
     return escape
 
 
-def _unshown(request: Request) -> list[Loss]:
+def unshown(request: Request) -> list[Loss]:
+    """Return a loss for each setting of a request, and each of its members that has no name: no prompt shows them."""
     settings = request.settings
     said = [field for field in settings.__struct_fields__ if getattr(settings, field) is not None]
     paths = [request.paths.get(field, f"$.{field}") for field in said]
