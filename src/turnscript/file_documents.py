@@ -27,12 +27,14 @@ class FoundFiles(Struct, frozen=True):
     """Files that a source holds.
 
     `losses`: what else it holds, that is none of them. `read_as`: what a text was taken for where nobody said all of
-    that, and what else it may be: a sentence for people.
+    that, and what else it may be: a sentence for people. `orders`: those in which a text has another hole each, the one
+    that is taken first; none where it is clear.
     """
 
     sequence: FileSequence
     losses: list[Loss] = []
     read_as: str = ""
+    orders: tuple[str, ...] = ()
 
 
 ONE_FORMAT = "files of one format"
@@ -116,7 +118,10 @@ def _of_format(format_: Format, text: str, order: str) -> FoundFiles | None:
         return None
     (first, sequence), *others = format_.file_readings(text)
     doubt = _doubt(first, [name for name, _ in others])
-    return FoundFiles(sequence, read_as=doubt and f"read as files of {format_.name}{doubt}")
+    if not doubt:
+        return FoundFiles(sequence)
+    orders = (first, *(name for name, _ in others))
+    return FoundFiles(sequence, read_as=f"read as files of {format_.name}{doubt}", orders=orders)
 
 
 def _recognised(text: str) -> FoundFiles | None:

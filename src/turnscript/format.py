@@ -307,6 +307,11 @@ class Format(Struct, frozen=True):
         write = writer_of(target)
         return told(self.seen, Demand(answers=True, shape=schema), bounded).written(target, write)
 
+    def file_spans(self, files: FileSequence, *, order: str = "", escape: str = AUTO) -> list[Span]:
+        """Files as spans: which text is control, which is content, and what the model itself would write."""
+        known = self._files(_policy(escape))
+        return write_files(known, files, known.order(order))
+
     def render_files(self, files: FileSequence, *, order: str = "") -> Rendered[str]:
         """Files as one document, the last of them maybe a text with a hole. `order`: how the hole is written."""
         known = self._files()
@@ -373,8 +378,8 @@ class Format(Struct, frozen=True):
         """Whether content never holds this literal as it stands, wherever it is."""
         return layout_of(self.seen).escape.holds(literal)
 
-    def _files(self) -> Files:
-        files = layout_of(self.seen).files
+    def _files(self, policy: str = AUTO) -> Files:
+        files = layout_of(self.seen, policy).files
         if files is None:
             what, name = "files and texts with a hole", f"the format {self.name!r}"
             raise Unsupported(what, name, f"{name} has no words for {what}; choose one that has")

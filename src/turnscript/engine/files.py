@@ -75,7 +75,7 @@ class Files(Struct, frozen=True):
     def __post_init__(self) -> None:
         for order in self.orders:
             for literal in (*order.literals, *self._separators):
-                if order.escape.apply(literal) == literal:
+                if not order.escape.holds(literal):
                     message = f"the escape of the fill order {order.name!r} does not protect {literal!r}"
                     raise InvalidInput(message, expected="an escape with that literal among its names")
 
@@ -111,7 +111,7 @@ class Files(Struct, frozen=True):
         Each order protects the literals of all: what is a hole in one is no content of another, so it can be told.
         """
         rules = [rule for order in self.orders for rule in order.escape.rules]
-        orders = tuple(replace(order, escape=Escape(*escape.rules, *rules)) for order in self.orders)
+        orders = tuple(replace(order, escape=type(escape)(*escape.rules, *rules)) for order in self.orders)
         return replace(self, orders=orders, ends=(*self.ends, end) if end else self.ends)
 
     def mark_in(self, text: str) -> str:
