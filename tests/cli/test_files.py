@@ -170,7 +170,7 @@ def test_a_conversation_of_a_format_with_files_stays_one() -> None:
         ({"files": ["a", 3]}, "$.files[1]"),
         ({"files": ["a", {"prefix": "b"}]}, "$.files[1]"),
         ({"files": [{"prefix": "b", "suffix": None}]}, "$.files[0].suffix"),
-        ({"files": [{"prefix": "b", "suffix": "c", "midle": "d"}]}, "$.files[0].midle"),
+        ({"files": [{"prefix": "b", "suffix": "c", "centre": "d"}]}, "$.files[0].centre"),
         ({"files": [{"prefix": "b", "suffix": "c"}, "d"]}, "$.files[0]"),
         ({"files": ["a"], "leading": 1}, "$.leading"),
     ],

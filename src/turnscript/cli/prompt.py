@@ -28,7 +28,7 @@ from turnscript.convert import parse
 from turnscript.detection.place import read_place
 from turnscript.detection.template_format import format_of as at_place
 from turnscript.detection.template_format import get_format
-from turnscript.engine.files import FileSequence
+from turnscript.engine.files import FileSequence, FillPrompt
 from turnscript.engine.files_json import FILES
 from turnscript.engine.spans import Span
 from turnscript.errors import LossyConversion, TurnscriptError, Unsupported
@@ -291,6 +291,8 @@ def _record(format_: Format, made: Written, lost: list[Loss], *, with_spans: boo
         "client_stops": list(made.client_stops),
         "losses": [msgspec.structs.asdict(loss) for loss in lost],
     }
+    if isinstance(made, FillPrompt):
+        record["order"] = made.order
     if format_.template is not None:
         record |= {key: getattr(format_.template, key) for key in ("told_by", "read_as", "exact", "sentence")}
     if with_spans:

@@ -235,6 +235,8 @@ def _banner(service: Service, address: str) -> None:
             screen.note(f"    {served.model.why}")
         for sentence in [] if is_shipped(served.model) else served.sentences:
             screen.note(f"    {in_line(sentence)}")
+        if served.model.fills and not is_shipped(served.model):
+            screen.note(f"    a text with a hole (`suffix`) is written in the order {served.model.fills!r}")
         if short := _short_for_agents(served):
             screen.note(f"    {short}")
         if served.wants_key:

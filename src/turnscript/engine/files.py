@@ -45,7 +45,8 @@ class FillPrompt(Struct, frozen=True):
     """Files for a model to continue, the last of them with a hole.
 
     `prefill`: how much of the middle is written already. `stops`: the strings that end it. `losses`: what the order of
-    the fill cannot show. `client_stops`: those that the client of a request asked for.
+    the fill cannot show. `client_stops`: those that the client of a request asked for. `order`: that of
+    the hole.
     """
 
     text: str
@@ -54,6 +55,7 @@ class FillPrompt(Struct, frozen=True):
     prefill: str
     losses: list[Loss]
     client_stops: tuple[str, ...] = ()
+    order: str = ""
 
     def parser(self) -> TextParser:
         """Return a parser for what a model writes after this prompt: the middle, which is a text and nothing else."""
@@ -202,7 +204,8 @@ def prompt_of(files: Files, sequence: FileSequence, order: FillOrder) -> FillPro
     """Return the prompt whose continuation is the middle of the last file."""
     spans = write_files(files, sequence, order, open_=True)
     begun = text_of_spans(span for span in spans if span.trainable)
-    return FillPrompt(text_of_spans(spans), spans, files.stops(order), begun, sequence_losses(sequence, order))
+    losses = sequence_losses(sequence, order)
+    return FillPrompt(text_of_spans(spans), spans, files.stops(order), begun, losses, order=order.name)
 
 
 def _check(files: Files, sequence: FileSequence, open_: bool) -> None:
