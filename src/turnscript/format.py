@@ -327,7 +327,7 @@ class Format(Struct, frozen=True):
 
         Empty where nothing does, or where it begins as a conversation.
         """
-        files = layout_of(self.seen).files
+        files = self.document.files
         return files.mark_in(text) if files is not None and not self.claims(text) else ""
 
     def file_readings(self, text: str) -> list[tuple[str, FileSequence]]:
