@@ -25,6 +25,7 @@ from turnscript.engine.files import (
     FillPrompt,
     prompt_of,
     read_files,
+    readings,
     sequence_losses,
     write_files,
 )
@@ -145,7 +146,7 @@ class Format(Struct, frozen=True):
                 request, asked = self.normalized(request)
             out = self.write(request, view=view, escape=escape)
             losses = in_source_words(request, out.all_losses())
-            losses = losses if out.archive else [*losses, *_unshown(request, self.document)]
+            losses = losses if out.archive else [*losses, *unshown(request, self.document)]
         except MISTAKES:
             refuse_mistakes(request=request)
             raise
@@ -326,6 +327,11 @@ class Format(Struct, frozen=True):
         write = writer_of(target)
         return told(self.seen, Demand(answers=True, shape=schema), bounded).written(target, write)
 
+    def file_spans(self, files: FileSequence, *, order: str = "", escape: str = AUTO) -> list[Span]:
+        """Files as spans: which text is control, which is content, and what the model itself would write."""
+        known = self._files(_policy(escape))
+        return write_files(known, files, known.order(order))
+
     def render_files(self, files: FileSequence, *, order: str = "") -> Rendered[str]:
         """Files as one document, the last of them maybe a text with a hole. `order`: how the hole is written."""
         known = self._files()
@@ -335,6 +341,21 @@ class Format(Struct, frozen=True):
     def parse_files(self, text: str, *, order: str = "") -> FileSequence:
         """The files of a document. Raises InvalidTranscript with line and column."""
         return read_files(self._files(), text, self._files().order(order))
+
+    def files_mark(self, text: str) -> str:
+        """What shows that a text is files of this format and no conversation: how a hole begins, or a separator line.
+
+        Empty where nothing does, or where it begins as a conversation.
+        """
+        files = self.document.files
+        return files.mark_in(text) if files is not None and not self.claims(text) else ""
+
+    def file_readings(self, text: str) -> list[tuple[str, FileSequence]]:
+        """The files of a document by the name of each order that reads it whole; of orders that read the same, once.
+
+        Raises InvalidTranscript with line and column, where none does.
+        """
+        return [(order.name, sequence) for order, sequence in readings(self._files(), text)]
 
     def render_fill(self, fill: Fill, *, order: str = "") -> Rendered[str]:
         """A text with a hole as a document of its own."""
@@ -377,10 +398,11 @@ class Format(Struct, frozen=True):
         """Whether content never holds this literal as it stands, wherever it is."""
         return layout_of(self.seen).escape.holds(literal)
 
-    def _files(self) -> Files:
-        files = layout_of(self.seen).files
+    def _files(self, policy: str = AUTO) -> Files:
+        files = layout_of(self.seen, policy).files
         if files is None:
-            raise Unsupported("files and texts with a hole", f"the format {self.name!r}")
+            what, name = "files and texts with a hole", f"the format {self.name!r}"
+            raise Unsupported(what, name, f"{name} has no words for {what}; choose one that has")
         return files
 
 
@@ -397,11 +419,12 @@ def _policy(escape: str) -> str:
     return escape
 
 
-def _unshown(request: Request, document: Document) -> list[Loss]:
-    settings, shown_too = request.settings, () if document.flags is None else ("thoughts",)
-    fields = [field for field in settings.__struct_fields__ if field not in shown_too]
+def unshown(request: Request, document: Document | None = None) -> list[Loss]:
+    """Return a loss for each setting of a request, and each of its members that has no name, that no prompt shows."""
+    settings, flags = request.settings, document is not None and document.flags is not None
+    fields = [field for field in settings.__struct_fields__ if not (flags and field == "thoughts")]
     said = [field for field in fields if getattr(settings, field) is not None]
     paths = [request.paths.get(field, f"$.{field}") for field in said]
     paths += [f"$.{path}" for path in (*unnamed(request.extra, request.words), *request.archived)]
     losses = [Loss(path, "dropped", "a prompt carries the conversation, not the settings") for path in paths]
-    return [*losses, *unflagged(document, request)] if shown_too else losses
+    return [*losses, *unflagged(document, request)] if document is not None and flags else losses

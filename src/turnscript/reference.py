@@ -28,6 +28,8 @@ from turnscript.conversation import (
     User,
 )
 from turnscript.engine.correlate import shows
+from turnscript.engine.files import FileSequence
+from turnscript.engine.fill import Fill
 from turnscript.engine.layout import document_literals
 from turnscript.engine.spans import Span, text_of_spans
 from turnscript.engine.table import Document
@@ -92,14 +94,32 @@ class OwnWords(Struct, frozen=True):
     refused: str = ""
 
 
+class OrderShown(Struct, frozen=True):
+    """One way to write a text with a hole: its name, the example in it, and whether a model can go on there."""
+
+    name: str
+    example: str
+    prompts: bool
+
+
+class FilesShown(Struct, frozen=True):
+    """How a format writes files: what stands between two of them, the example of that, and the orders of a hole, that
+    of documents first. `prompt_order`: that of prompts; empty if none is."""
+
+    separator: str
+    example: str
+    orders: list[OrderShown]
+    prompt_order: str
+
+
 class Reference(Struct, frozen=True):
     """All about a format.
 
     `conversation`: the example as a model sees it. `prompt` and `thinking`: the example cut behind the user's question;
     `thinking` is None for a format without thoughts. `losses`: what the example lost. `notes`: how the format differs
     from what one might expect. `escapes`: every literal that some text may not hold as it is. `template`: of a format
-    that came with one. `presets`: what to sample with, as the format's document says it.
-    that came with one. `variant`: the one that this is of. `variants`: by name, the first line of the example and its
+    that came with one. `files`: of one that has documents of files. `presets`: what to sample with, as the format's
+    document says it. `variant`: the one that this is of. `variants`: by name, the first line of the example and its
     prompts that each writes otherwise, and the format's own in its place; nothing where it writes them all alike.
     """
 
@@ -116,6 +136,7 @@ class Reference(Struct, frozen=True):
     notes: list[str]
     escapes: list[Escaped]
     template: OwnWords | None = None
+    files: FilesShown | None = None
     presets: list[Preset] = []
     variant: str = ""
     variants: dict[str, tuple[str, ...]] = {}
@@ -147,10 +168,25 @@ def reference(format_: Format) -> Reference:
         else [_growing(format_.document.grows)],
         escapes=list(_escapes(format_)),
         template=None if format_.template is None else _own_words(format_.template, refused),
+        files=_files(format_),
         presets=list(map(get_preset, format_.presets)),
         variant=format_.option,
         variants={name: _otherwise(format_.variant(name), format_) for name in format_.variants},
     )
+
+
+def _files(format_: Format) -> FilesShown | None:
+    files = format_.document.files
+    if files is None:
+        return None
+    hole = Fill("one ", " three", "two")
+    orders = [
+        OrderShown(order.name, format_.render_fill(hole, order=order.name).value, order.generates)
+        for order in files.orders
+    ]
+    several = FileSequence(["the first file", "the second file"])
+    shown = format_.render_files(several).value if files.separator else ""
+    return FilesShown(files.separator, shown, orders, next((one.name for one in orders if one.prompts), ""))
 
 
 def _otherwise(variant: Format, format_: Format) -> tuple[str, ...]:

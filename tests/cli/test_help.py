@@ -35,6 +35,8 @@ def test_an_example_in_the_help_is_true(line: str, tmp_path: Path, monkeypatch: 
     (tmp_path / "schema.json").write_text('{"type": "object", "properties": {"a": {"type": "integer"}}}')
     (tmp_path / "chats.jsonl").write_bytes((EXAMPLES / "chats.jsonl").read_bytes().split(b"\n")[0] + b"\n")
     shutil.copy(EXAMPLES / "chat_template.jinja", tmp_path / "chat_template.jinja")
+    (tmp_path / "files.json").write_text('{"files": ["one", {"prefix": "two ", "suffix": ""}]}')
+    (tmp_path / "file.txt").write_text("<|fim_prefix|>two <|fim_middle|><|fim_suffix|>")
     monkeypatch.chdir(tmp_path)
     code, stdout, stderr = typed(line)
     assert 0 == code, stderr

@@ -85,7 +85,7 @@ def test_a_program_gives_the_request_as_it_was_read() -> None:
     assert PSM == format_.fill_prompt(request).text
     assert "✿" in format_.fill_prompt(request, order="rwkv").text
     with pytest.raises(Unsupported, match="with a hole"):
-        ts.get_format("rwkv-goose").fill_prompt(request)
+        ts.get_format("ai00-v1").fill_prompt(request)
     with pytest.raises(InvalidRequest, match="hole"):
         format_.fill_prompt(ts.parse({"prompt": "x"}, "openai-completions"))
 

@@ -44,6 +44,9 @@ def section(text: str, heading: str) -> list[str]:
     return [line[2:] for line in re.split(r"\n\n(?=\S)", body, maxsplit=1)[0].removesuffix("\n").split("\n")]
 
 
+FILES = "Files, and texts with a hole"
+
+
 def limits(name: str) -> dict[str, Limit]:
     return {limit.what: limit for limit in reference(ts.get_format(name)).limits}
 
@@ -52,10 +55,26 @@ def limits(name: str) -> dict[str, Limit]:
 def test_a_page_has_every_section_and_begins_with_the_name(name: str) -> None:
     text = page(name)
     assert text.startswith(f"{name}: {ts.get_format(name).title}\n\nA conversation\n")
-    presets = ["Sampling presets"] if ts.get_format(name).presets else []
-    variants = ["Variants"] if ts.get_format(name).variants else []
-    assert [*HEADINGS, *presets, *variants] == re.findall(r"^(\S.*)$", text, re.MULTILINE)[1:]
+    shown = re.findall(r"^(\S.*)$", text, re.MULTILINE)[1:]
+    format_ = ts.get_format(name)
+    more: dict[str, object] = {FILES: format_.document.files, "Sampling presets": format_.presets}
+    more["Variants"] = format_.variants
+    assert HEADINGS == [heading for heading in shown if heading not in more]
+    assert {heading for heading, there in more.items() if there} == set(shown) - set(HEADINGS)
     assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("name", [name for name in ts.formats() if ts.get_format(name).document.files])
+def test_every_order_of_a_hole_is_shown_with_an_example_that_is_read_so(name: str) -> None:
+    format_, shown = ts.get_format(name), reference(ts.get_format(name)).files
+    assert shown is not None
+    lines = "\n".join(section(page(name), FILES))
+    for order in shown.orders:
+        assert order.example in lines
+        sequence = format_.parse_files(order.example, order=order.name)
+        assert order.example == format_.render_files(sequence, order=order.name).value
+        assert order.prompts == (order.name != "spec")
+    assert shown.separator in lines
 
 
 @pytest.mark.parametrize("name", ts.formats())

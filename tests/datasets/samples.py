@@ -58,6 +58,7 @@ def what_is_said(examples: list[Example]) -> list[object]:
         (
             example.text,
             example.mask,
+            example.files,
             [tool.name for tool in example.request.tools],
             list(_said(example)),
         )

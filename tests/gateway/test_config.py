@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import turnscript as ts
 from tests.clocks import run_time
 from turnscript.backend import Facts
-from turnscript.errors import InvalidInput, UnknownName
+from turnscript.errors import InvalidInput, UnknownName, Unsupported
 from turnscript.gateway.addresses import Address, read_address
 from turnscript.gateway.config import Config, Model, Sampling, Server, key_text, pattern_of
 from turnscript.gateway.layers import dotted, parts_of
@@ -145,6 +145,28 @@ def test_one_backend_takes_variants_prompts_and_other_first_tokens() -> None:
     asked = Config.for_backend("http://h", prompts={"role_user": "human"}).models[0]
     assert asked.takes is not None
     assert "<ai00:human>" in asked.takes.special_tokens
+
+
+@pytest.mark.parametrize(
+    ("name", "order", "expected"),
+    [
+        ("openchatml", None, "psm"),
+        ("openchatml", "spm", "spm"),
+        ("rwkv-goose", None, "rwkv"),
+        ("ai00-v1", None, None),
+    ],
+)
+def test_the_order_of_a_hole_is_told_with_the_settings(name: str, order: str | None, expected: str | None) -> None:
+    config = Config.for_backend("http://h", name, fill_order=order)
+    told = {one.path: one.value for one in config.describe()}
+    assert expected == told.get("models.default.fill_order")
+    assert (expected or "") == config.models[0].fills
+
+
+def test_an_order_in_which_no_prompt_has_a_hole_is_an_error() -> None:
+    for name, order in (("openchatml", "spec"), ("openchatml", "smp"), ("ai00-v1", "psm")):
+        with pytest.raises((InvalidInput, UnknownName, Unsupported)):
+            Config.for_backend("http://h", name, fill_order=order)
 
 
 def test_a_bad_backend_or_format_is_an_error() -> None:

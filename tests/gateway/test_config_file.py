@@ -73,6 +73,13 @@ FAULTS = [
     (MAIN.replace("rwkv-goose", "none.toml"), "models.main.format", "cannot read the format file"),
     (MAIN.replace("rwkv-goose", "faulty.toml"), "models.main.format", "declares no format"),
     (MAIN + "variant = 'no-such'", "models.main.variant", "unknown option of rwkv-goose 'no-such'"),
+    (MAIN + "fill_order = 'psm'", "models.main.fill_order", "unknown fill order 'psm'; known: rwkv"),
+    (
+        MAIN.replace("rwkv-goose", "openchatml") + "fill_order = 'spec'",
+        "models.main.fill_order",
+        "orders that end in the middle: 'psm', 'spm', 'rwkv'",
+    ),
+    (MAIN.replace("rwkv-goose", "ai00-v1") + "fill_order = 'psm'", "models.main.fill_order", "leave `fill_order` out"),
     (MAIN + "extra = 'x'", "models.main.extra", "expected a table of members, found the string 'x'"),
     (MAIN + "drop = 'seed'", "models.main.drop", "expected an array of members"),
     (MAIN + "also = ['top_kk']", "models.main.also", "did you mean 'top_k' or 'top_p'?"),

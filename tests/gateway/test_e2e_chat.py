@@ -345,15 +345,19 @@ def test_paths_with_and_without_a_version_are_served_with_either_header(
         assert (200, "any") == (told.status_code, told.json()["model"])
 
 
-def test_a_text_with_a_hole_is_filled_as_the_format_writes_it() -> None:
+@pytest.mark.parametrize("order", ["", "spm", "rwkv"])
+def test_a_text_with_a_hole_is_filled_in_the_order_that_is_told_and_can_be_set(order: str) -> None:
     speaker = Speaker(ts.get_format("openchatml"))
-    fill = speaker.format.fill_prompt(Fill("def add(", "    return a + b\n"))
-    with speaking(speaker) as talk, openai_sdk(talk.url) as sdk:
+    fill = speaker.format.fill_prompt(Fill("def add(", "    return a + b\n"), order=order)
+    with speaking(speaker, fill_order=order or None) as talk, openai_sdk(talk.url) as sdk:
         for stream in (False, True):
             speaker.say(raw=f"a, b):\n{fill.stops[0]}more")
-            told: Any = sdk.completions.create(
+            raw: Any = sdk.completions.with_raw_response.create(
                 model="m", prompt="def add(", suffix="    return a + b\n", max_tokens=99, stream=stream
             )
+            told = raw.parse()
             texts = [one.choices[0].text for one in told] if stream else [told.choices[0].text]
             assert "a, b):\n" == "".join(texts)
             assert fill.text == prompt_of(speaker)
+            report = httpx2.get(f"{talk.url}{raw.headers['x-turnscript-report']}", verify=NO_TLS).json()
+            assert f"the hole is written in the order {order or 'psm'!r} of openchatml" in report["words"]

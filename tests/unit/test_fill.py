@@ -354,6 +354,32 @@ def test_a_sequence_that_no_text_could_hold_is_refused() -> None:
         assert place == caught.value.path
 
 
+def test_a_format_without_a_separator_has_documents_of_one_file() -> None:
+    """RWKV's order has nothing for the end of a file (S11): a blank line is content, and no separator."""
+    alone = Files((RWKV,))
+    for sequence in (FileSequence(["a\n\nb"]), FileSequence([Fill("P\n\n", "S")])):
+        assert sequence == read_files(alone, text_of_spans(write_files(alone, sequence, RWKV)), RWKV)
+    for sequence, place in ((FileSequence(["a", "b"]), "files[1]"), (FileSequence(["a"], leading=True), "leading")):
+        with pytest.raises(InvalidConversation, match="nothing that stands between files") as caught:
+            write_files(alone, sequence, RWKV)
+        assert place == caught.value.path
+    assert (("✿prefix✿", "✿suffix✿", "✿middle✿"), [*RWKV.literals]) == (alone.literals, alone.stops(RWKV))
+
+
+def test_files_are_known_by_what_no_content_has() -> None:
+    marks = {
+        "<|fim_prefix|>P": PRE,
+        "\ufeff✿prefix✿": "✿prefix✿",
+        f"a\r\n{SEPARATOR}\r\nb": SEPARATOR,
+        f"{SEPARATOR}\na": SEPARATOR,
+        f"a\n{SEPARATOR}": SEPARATOR,
+        f"a{SEPARATOR}\nb": "",
+        f"a\n{SEPARATOR} b": "",
+        "a <|fim_prefix|>": "",
+    }
+    assert marks == {text: FILES.mark_in(text) for text in marks}
+
+
 # Reading.
 
 

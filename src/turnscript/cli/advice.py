@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 from turnscript.cli.lookalikes import by_beginning, by_content, by_elements, by_slip
+from turnscript.engine.files_json import FILES
 from turnscript.engine.template.program import InvalidTemplate
-from turnscript.errors import InvalidInput, InvalidTranscript, TurnscriptError
+from turnscript.errors import InvalidConversation, InvalidInput, InvalidTranscript, TurnscriptError
+from turnscript.file_documents import ONE_FORMAT, holds_files
 from turnscript.jsontext import FEWER_LEVELS, UTF_8
 from turnscript.recognition import AUTO, ONE_REQUEST, ONE_SIDE, recognised
+
+_SAYING = {
+    ONE_SIDE: "--side request or --side response says it",
+    ONE_FORMAT: "--from NAME says it",
+    ONE_REQUEST: "give a request; `turnscript convert` reads answers, too, if --side does not say that they are none",
+}
+"""What to say where it is plain what is missing, by what was expected."""
 
 
 def advice(error: TurnscriptError, source: str, data: bytes, rows: str) -> str:
     """One line for people, or nothing. `source` is what --from says; `rows` is what to do with JSON Lines."""
-    if not isinstance(error, InvalidInput) or isinstance(error, InvalidTemplate):
+    if not isinstance(error, InvalidInput) or isinstance(error, InvalidTemplate | InvalidConversation):
         return ""
     if plain := lookalike(error, data):
         return plain
     if error.expected in (UTF_8, FEWER_LEVELS):
         return ""  # another API or format would read it no better
-    if error.expected == ONE_SIDE:
-        return "--side request or --side response says it"
-    if error.expected == ONE_REQUEST:
-        return "give a request; `turnscript convert` reads answers, too, if --side does not say that they are none"
+    if error.expected in _SAYING:
+        return _SAYING[error.expected]
     if error.line and not isinstance(error, InvalidTranscript) and data.lstrip()[:1] in (b"{", b"["):
         return f"correct the JSON there; {rows}" if b"\n{" in data else "correct the JSON there"
     if source != AUTO:
         return f"it was read as {source}, because --from says so"
+    if holds_files(data):
+        return f"it was read as {FILES}; if it is something else, name that with --from"
     try:
         return f"it was read as {recognised(data)[0]}; if it is something else, name that with --from"
     except InvalidInput:

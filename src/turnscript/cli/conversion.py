@@ -13,12 +13,15 @@ from turnscript.api import Api
 from turnscript.conversation import Request, Response
 from turnscript.convert import parse_exchange, read, render, unread
 from turnscript.engine.escape import POLICIES
-from turnscript.errors import InvalidInput, InvalidRequest, LossyConversion, UnknownName
+from turnscript.engine.files_json import FILES
+from turnscript.errors import InvalidInput, InvalidRequest, LossyConversion, UnknownName, Unsupported
 from turnscript.exchange import Exchange, alone
+from turnscript.file_documents import FoundFiles, files_in, render_files
 from turnscript.format import VIEWS, Format
 from turnscript.jsontext import Json, one_line, plain, read_object, type_name, utf8
 from turnscript.losses import Loss
-from turnscript.recognition import AUTO, detect_api, lookup, recognised_transcript
+from turnscript.recognition import ANSWER, AUTO, detect_api, lookup, recognised_transcript
+from turnscript.registry import get_format, is_format
 from turnscript.rendered import Rendered
 
 TEXT = "text"
@@ -27,7 +30,8 @@ TEXT = "text"
 
 class Wishes(Struct, frozen=True):
     """How to convert. `side`: which of both an input is, or which is wanted of one that holds a request and its answer.
-    `asked`: the request that every input answers. `variant`: of the format that inputs are in."""
+    `asked`: the request that every input answers. `variant`: of the format that inputs are in. `order`, `from_order`:
+    how a text with a hole is written, and how the one that is read was."""
 
     strict: bool = False
     compact: bool = False
@@ -35,6 +39,8 @@ class Wishes(Struct, frozen=True):
     side: str = AUTO
     asked: Request | None = None
     variant: str | None = None
+    order: str = ""
+    from_order: str = ""
 
 
 class Conversion:
@@ -46,17 +52,26 @@ class Conversion:
     def __init__(self, source: str, target: str, wishes: Wishes, options: Mapping[str, str]) -> None:
         self.source = source
         self.target = target
-        self.reads_text = source != AUTO and isinstance(lookup(source), Format)
-        self.writes_text = isinstance(lookup(target), Format)
+        self.reads_text = source not in (AUTO, FILES) and isinstance(lookup(source), Format)
+        self.writes_text = target != FILES and isinstance(lookup(target), Format)
         self.wishes = wishes
         self.read_as = ""  # what a document was taken for that nobody named, and why
         self._options = dict(options)
-        _check(lookup(target), self._options)
+        if target != FILES:
+            _check(lookup(target), self._options)
+        elif options:
+            raise UnknownName("option of files", min(options), [])
+        # A body of a bare text is one with a hole where that can be written.
+        self._fills = target == FILES or (is_format(target) and get_format(target).document.files is not None)
 
     def document(self, data: bytes) -> Rendered[Any]:
         """A whole input. Raises InvalidInput, Unsupported, and LossyConversion if it is strict."""
+        found = self._files(data)
+        if found is not None:
+            self.read_as = found.read_as
+            return self._of_files(found)
         self._recognise(data)
-        return self._convert(data, self.source)
+        return self.rendered(self._read(data, self.source))
 
     def row(self, data: bytes) -> tuple[bytes, list[Loss]]:
         """One row as one line, and what was lost. Raises the same."""
@@ -67,10 +82,28 @@ class Conversion:
         return spaced(rendered.data, pretty=False if self.wishes.compact else None), rendered.losses
 
     def _convert(self, data: bytes | str, source: str, beside: Sequence[Loss] = ()) -> Rendered[Any]:
-        return self.rendered(self._read(data, source), beside)
+        found = self._files(data)
+        return self._of_files(found, beside) if found is not None else self.rendered(self._read(data, source), beside)
+
+    def _files(self, data: bytes | str) -> FoundFiles | None:
+        """The files that an input holds, or None. What is said of an answer makes it one."""
+        if self.wishes.asked is not None or self.wishes.side == ANSWER:
+            return None
+        return files_in(data, self.source, self.wishes.from_order, holes=self._fills)
+
+    def _of_files(self, found: FoundFiles, beside: Sequence[Loss] = ()) -> Rendered[Any]:
+        """Files in the target. Raises as `document` does."""
+        rendered = render_files(found.sequence, self.target, self.wishes.order)
+        rendered.losses[:0] = [*beside, *found.losses]
+        if self.wishes.strict and rendered.losses:
+            raise LossyConversion(rendered.losses, self.target)
+        return rendered
 
     def said(self, data: bytes) -> Request | Exchange:
         """What a whole input says, not converted yet. Raises InvalidInput."""
+        found = self._files(data)
+        if found is not None:
+            self._of_files(found)  # which says that an API has no place for them
         self._recognise(data)
         return self._read(data, self.source)
 
@@ -81,6 +114,10 @@ class Conversion:
     def rendered(self, said: Request | Exchange, beside: Sequence[Loss] = ()) -> Rendered[Any]:
         """What an input says in the target. `beside`: what is lost already. Raises as `document` does."""
         strict = self.wishes.strict
+        if self.target == FILES or self.wishes.order:
+            remedy = "name an API or a format with --to" if self.target == FILES else "leave --order out"
+            message = f"this is a conversation, and neither files nor a text with a hole; {remedy}"
+            raise Unsupported("a conversation", "files", message)
         beside = [*beside, *unread(said)]
         try:
             rendered = render(

@@ -21,6 +21,7 @@ from turnscript.cli.source import Source
 from turnscript.conversation import Request
 from turnscript.convert import parse
 from turnscript.detection.template_format import is_place
+from turnscript.engine.files_json import FILES
 from turnscript.errors import InvalidInput, LossyConversion, TurnscriptError, UnknownName, UpstreamError
 from turnscript.format import VIEWS
 from turnscript.recognition import AUTO, REQUEST, SIDES, detect_answer, lookup
@@ -38,6 +39,8 @@ Examples:
   turnscript convert response.json --request request.json --to rwkv-universal
   turnscript convert recorded.sse --to openai-responses
   turnscript convert recorded.sse --to anthropic-messages --stream
+  turnscript convert files.json --to openchatml --order psm
+  turnscript convert file.txt --from openchatml --to files
 
 \b
 Exit code:
@@ -63,6 +66,8 @@ class Given:
     target: str
     side: str
     request: str | None
+    from_order: str | None
+    order: str | None
     profile: str | None
     view: str | None
     variant: str | None
@@ -101,9 +106,28 @@ _NAMES, _TARGET, _FILES, _FORM = "Names", "What is written", "Files", "How it lo
 @click.command(cls=SectionedCommand, epilog=_EPILOG, short_help="Convert between APIs and formats.")
 @click.argument("file", default=STREAM, metavar="[FILE|-]")
 @_option(
-    _NAMES, "--from", "source", type=Name(AUTO), default=AUTO, show_default=True, help="API or format of the input."
+    _NAMES,
+    "--from",
+    "source",
+    type=Name(AUTO, FILES),
+    default=AUTO,
+    show_default=True,
+    help="API or format of the input; `files` for files as JSON.",
 )
-@_option(_NAMES, "--to", "target", type=Name(), required=True, help="API or format to write.")
+@_option(
+    _NAMES,
+    "--to",
+    "target",
+    type=Name(FILES),
+    required=True,
+    help="API or format to write; `files` for files as JSON.",
+)
+@_option(
+    _NAMES,
+    "--from-order",
+    metavar="ORDER",
+    help="The order of the hole in files of the format of --from, where two fit; `turnscript show` lists them.",
+)
 @_option(
     _NAMES,
     "--side",
@@ -140,6 +164,12 @@ _NAMES, _TARGET, _FILES, _FORM = "Names", "What is written", "Files", "How it lo
     is_flag=True,
     help=NORMALIZE_JSON,
 )
+@_option(
+    _TARGET,
+    "--order",
+    metavar="ORDER",
+    help="How a text with a hole is written (default: the format's first); `turnscript show FORMAT` lists them.",
+)
 @_option(_TARGET, "--stream", is_flag=True, help="Write an answer as the server-sent events of the API of --to.")
 @_option(_TARGET, "--strict", is_flag=True, help="Refuse whatever cannot be carried over exactly.")
 @_option(_FILES, "--output", metavar="FILE", help="Write here, whole or not at all, instead of standard output.")
@@ -165,6 +195,8 @@ def convert(**given: Any) -> int:
     FILE is a request or response body, a recorded stream (server-sent events, as `curl -N` prints them), either with
     the head that `curl -i` prints before it, a transcript, or JSON Lines with a body or a transcript in each row (a
     transcript as {"text": "..."}).
+    It may be files and a text with a hole, too: {"files": ["...", {"prefix": "...", "suffix": "..."}]}, a completions
+    body with a suffix, or a text of a format that has such.
     Without FILE, or with -, standard input is read.
     What the target cannot say is reported, field by field.
     """
@@ -177,9 +209,11 @@ def run(given: Given) -> int:
     _check_request(given)
     _check_stream(given)
     _check_target(given)
+    _check_orders(given)
     asked = None if given.request is None else _asked(given.request)
     read_by = None if is_format(given.target) else given.variant
-    wishes = Wishes(given.strict, given.pretty is False, given.normalize_json, given.side, asked, read_by)
+    orders = given.order or "", given.from_order or ""
+    wishes = Wishes(given.strict, given.pretty is False, given.normalize_json, given.side, asked, read_by, *orders)
     conversion = Conversion(given.source, given.target, wishes, given.options)
     screen = Screen()
     with Source(given.file) as source:
@@ -316,6 +350,11 @@ def _check_places(given: Given) -> None:
 
 def _check_target(given: Given) -> None:
     """Which of two options counts depends on what is written."""
+    if given.target == FILES:
+        refused = {"--view": given.view, "--profile": given.profile, "--order": given.order}
+        if option := next((option for option, value in refused.items() if value is not None), ""):
+            raise click.UsageError(f"{option} is for APIs and formats, and --to {FILES} writes JSON that is of none")
+        return
     try:
         is_api = isinstance(lookup(given.target), Api)
     except UnknownName:
@@ -336,6 +375,21 @@ def _check_target(given: Given) -> None:
         raise click.UsageError(f"--profile is for APIs, and {given.target} is a prompt format")
 
 
+def _check_orders(given: Given) -> None:
+    """An order is one that its format has."""
+    for option, order, name in (
+        ("--order", given.order, given.target),
+        ("--from-order", given.from_order, given.source),
+    ):
+        if order is None:
+            continue
+        files = get_format(name).document.files if name not in (AUTO, FILES) and is_format(name) else None
+        if files is None:
+            where = "--to" if option == "--order" else "--from"
+            raise click.UsageError(f"{option} is for a format with orders of a hole, and {where} is {name}")
+        files.order(order)
+
+
 def _check_request(given: Given) -> None:
     """A request that is named must be another input, and that of an answer."""
     if given.request is not None and given.side == REQUEST:
@@ -348,8 +402,8 @@ def _check_stream(given: Given) -> None:
     """A stream is how an API tells an answer, and has a shape of its own."""
     if not given.stream:
         return
-    if is_format(given.target):
-        raise click.UsageError(f"--stream writes what an API sends, and {given.target} is a prompt format")
+    if given.target == FILES or is_format(given.target):
+        raise click.UsageError(f"--stream writes what an API sends, and {given.target} is none")
     if given.side == REQUEST:
         raise click.UsageError("--stream writes answers, and --side request says that FILE is none")
     if given.options:

@@ -28,8 +28,11 @@ from turnscript.convert import parse
 from turnscript.detection.place import read_place
 from turnscript.detection.template_format import format_of as at_place
 from turnscript.detection.template_format import get_format
+from turnscript.engine.files import FileSequence, FillPrompt
+from turnscript.engine.files_json import FILES
 from turnscript.engine.spans import Span
 from turnscript.errors import LossyConversion, TurnscriptError, Unsupported
+from turnscript.file_documents import files_in
 from turnscript.format import Format
 from turnscript.losses import Loss
 from turnscript.recognition import AUTO, lookup, recognised_transcript
@@ -46,6 +49,7 @@ Examples:
   turnscript prompt request.json --format rwkv-goose --variant paren --thinking
   turnscript prompt request.json --template chat_template.jinja
   turnscript prompt request.json --format rwkv-goose --losses lost.jsonl --quiet
+  turnscript prompt files.json --format openchatml --order spm
 
 \b
 With --spans, each line is one piece of text behind a mark:
@@ -66,6 +70,8 @@ _ODD = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud
 _LEGIBLE = re.compile(r"(?![\n\t])" + _ODD.pattern)
 _OUTER_SPACE = re.compile(r"^ | $")
 _Made = TypeVar("_Made")
+Asked = Request | FileSequence
+"""What a model is asked to go on from."""
 
 _MARKS = {(True, False): "#", (False, False): "=", (True, True): "*", (False, True): "+"}
 
@@ -96,6 +102,7 @@ class Given:
     template: str | None
     variant: str | None
     source: str
+    order: str | None
     thinking: bool | None
     as_json: bool
     spans: bool
@@ -111,7 +118,12 @@ class Given:
 @click.option("--template", metavar="PLACE", type=click.Path(readable=False), help=TEMPLATE_HELP)
 @click.option("--variant", metavar="NAME", help=VARIANT_HELP)
 @click.option(
-    "--from", "source", type=Name(AUTO), default=AUTO, show_default=True, help="API or format of the request."
+    "--from", "source", type=Name(AUTO, FILES), default=AUTO, show_default=True, help="API or format of the request."
+)
+@click.option(
+    "--order",
+    metavar="ORDER",
+    help="How a text with a hole is written, of the orders that `turnscript show FORMAT` lists for prompts.",
 )
 @click.option(
     "--thinking/--no-thinking", default=None, help="Let the model think first, or not (default: as the request says)."
@@ -126,7 +138,9 @@ def prompt(**given: Any) -> int:
     """Write the prompt of a request: the text that a model goes on from.
 
     With --template the model's own chat template writes it, as transformers would.
-    FILE is a request body of any API, or a transcript. Without FILE, or with -, standard input is read.
+    FILE is a request body of any API, or a transcript; or files, the last with a hole that the model is to fill, as
+    JSON, as a completions body with a suffix, or as a text of a format that has such.
+    Without FILE, or with -, standard input is read.
     The prompt is written exactly, without a newline behind it; only on a terminal one is added.
     """
     return run(Given(**given))
@@ -136,6 +150,7 @@ def run(given: Given) -> int:
     """Do it. Gives the exit code; raises TurnscriptError, Failed or UsageError."""
     format_ = format_of(given.format, given.thinking, given.template, given.variant)
     check_name(given.source)
+    _check_order(given, format_)
     _check_places(given)
     with Source(given.file) as source:
         made, lost = _read(source, given.source, partial(_made, given, format_), quiet=given.quiet)
@@ -157,14 +172,15 @@ def run(given: Given) -> int:
 def asked_of(source: Source, name: str, format_: Format, thinking: bool | None) -> tuple[Written, Request]:
     """The prompt of the request in an input, and that request. Raises Failed with the place and what to try."""
 
-    def made(request: Request) -> tuple[Written, Request]:
-        return _written(request, format_, thinking), request
+    def made(request: Asked) -> tuple[Written, Request]:
+        asked = request if isinstance(request, Request) else Request()
+        return _written(request, format_, thinking), asked
 
     return _read(source, name, made)
 
 
-def _read(source: Source, name: str, made: Callable[[Request], _Made], *, quiet: bool = True) -> _Made:
-    """Return what is made of the request in an input. Raises Failed with the place and what to try.
+def _read(source: Source, name: str, made: Callable[[Asked], _Made], *, quiet: bool = True) -> _Made:
+    """Return what is made of the request in an input, or of the files. Raises Failed with the place and what to try.
 
     `quiet`: what a transcript was taken for that nobody named is not told.
     """
@@ -175,8 +191,10 @@ def _read(source: Source, name: str, made: Callable[[Request], _Made], *, quiet:
     if not data.strip():
         raise Failed("the input is empty", place=source.name, remedy="give a request body or a transcript")
     try:
-        result = made(parse(data, name))
-        if name == AUTO and not quiet and (taken := recognised_transcript(data)) is not None:
+        files = files_in(data, name, holes=False)
+        result = made(parse(data, name) if files is None else files.sequence)
+        taken = files.read_as if files is not None else recognised_transcript(data) if name == AUTO else None
+        if taken and not quiet:
             screen.note(str(taken))
         return result
     except TurnscriptError as error:
@@ -186,15 +204,17 @@ def _read(source: Source, name: str, made: Callable[[Request], _Made], *, quiet:
         raise Failed(message, place=found.place, remedy=remedy, code=found.exit_code) from error
 
 
-def _made(given: Given, format_: Format, request: Request) -> tuple[Written, list[Loss]]:
-    """The prompt of a request, and all that is lost."""
-    made = _written(request, format_, given.thinking, normalize_json=given.normalize_json)
-    return made, left_out(made, request, format_)
+def _made(given: Given, format_: Format, request: Asked) -> tuple[Written, list[Loss]]:
+    """The prompt of a request or of files, and all that is lost."""
+    made = _written(request, format_, given.thinking, normalize_json=given.normalize_json, order=given.order or "")
+    return made, left_out(made, request, format_) if isinstance(request, Request) else made.losses
 
 
-def _written(request: Request, format_: Format, thinking: bool | None, *, normalize_json: bool = False) -> Written:
+def _written(
+    request: Asked, format_: Format, thinking: bool | None, *, normalize_json: bool = False, order: str = ""
+) -> Written:
     try:
-        return written(request, format_, thinking, normalize_json=normalize_json)
+        return written(request, format_, thinking, normalize_json=normalize_json, order=order)
     except Unsupported as error:
         if error.feature != "thinking":
             raise
@@ -238,8 +258,17 @@ def missing_tokens(format_: Format) -> list[str]:
 
 def check_name(name: str) -> None:
     """Raise UnknownName for an API or format that is not there, before anything is read."""
-    if name != AUTO:
+    if name not in (AUTO, FILES):
         lookup(name)
+
+
+def _check_order(given: Given, format_: Format) -> None:
+    """Raise UnknownName or UsageError for an order that the format does not have."""
+    if given.order is None:
+        return
+    if format_.document.files is None:
+        raise click.UsageError(f"--order: {format_.name} has no orders of a hole")
+    format_.document.files.prompt_order(given.order)
 
 
 def _check_places(given: Given) -> None:
@@ -268,6 +297,8 @@ def _record(format_: Format, made: Written, lost: list[Loss], *, with_spans: boo
         "client_stops": list(made.client_stops),
         "losses": [msgspec.structs.asdict(loss) for loss in lost],
     }
+    if isinstance(made, FillPrompt):
+        record["order"] = made.order
     if format_.template is not None:
         record |= {key: getattr(format_.template, key) for key in ("told_by", "read_as", "exact", "sentence")}
     if with_spans:

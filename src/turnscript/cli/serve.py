@@ -235,9 +235,9 @@ def _banner(service: Service, address: str) -> None:
         screen.note(f"  {served.name}: {where} with {format_}{'' if answers else '  (does not answer yet)'}")
         if served.model.takes and served.model.why.startswith(DETECTED) and not served.model.guess:
             screen.note(f"    {served.model.why}")
-        for sentence in [] if is_shipped(served.model) else served.sentences:
-            screen.note(f"    {in_line(sentence)}")
-        for sentence in served.shortfalls:
+        fills = served.model.fills
+        hole = [f"a text with a hole (`suffix`) is written in the order {fills!r}"] if fills else []
+        for sentence in [*([] if is_shipped(served.model) else [*served.sentences, *hole]), *served.shortfalls]:
             screen.note(f"    {in_line(sentence)}")
         if short := _short_for_agents(served):
             screen.note(f"    {short}")

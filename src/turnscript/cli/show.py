@@ -18,7 +18,7 @@ from turnscript.detection.template_format import get_format
 from turnscript.engine.spans import Span
 from turnscript.losses import Loss
 from turnscript.presets import Preset
-from turnscript.reference import Cut, Escaped, OwnWords, Reference, reference
+from turnscript.reference import Cut, Escaped, FilesShown, OrderShown, OwnWords, Reference, reference
 
 _EPILOG = """\b
 Examples:
@@ -81,6 +81,8 @@ def _page(page: Reference, out: Sink) -> Iterator[str]:
     if page.thinking is not None:
         yield from section("The same, where the model is to think first", _cut(page.thinking, page.text, coloured))
     yield from section("What ends an answer", _stops(page))
+    if page.files is not None:
+        yield from section("Files, and texts with a hole", _files(page.files))
     yield from section("Special tokens", [_quoted(token) for token in page.special_tokens] or ["none"])
     yield from section("What it cannot carry", _limits(page))
     yield from section("What the example lost", [_said(loss) for loss in page.losses] or ["nothing"])
@@ -158,6 +160,26 @@ def _stops(page: Reference) -> Iterator[str]:
         return
     yield f"without tools: {', '.join(map(_quoted, page.stops))}"
     yield f"with tools: {', '.join(map(_quoted, page.stops_with_tools))}"
+
+
+def _files(files: FilesShown) -> Iterator[str]:
+    """Return what stands between files, and the orders of a hole, each with `two` in it, between `one` and `three`."""
+    if files.separator:
+        yield from (*files.example.split("\n"), "")
+    else:
+        yield from ("A document is one file: nothing stands for the end of one and the beginning of the next.", "")
+    rows = [
+        (order.name, one_line(order.example), _use(order, files, first=not index))
+        for index, order in enumerate(files.orders)
+    ]
+    yield from table(("ORDER", "WRITTEN", "FOR"), rows).split("\n")
+
+
+def _use(order: OrderShown, files: FilesShown, *, first: bool) -> str:
+    """Return what an order is for, and where it is the default."""
+    documents = "documents (default)" if first else "documents"
+    prompts = "prompts (default)" if order.name == files.prompt_order else "prompts"
+    return f"{documents}, {prompts}" if order.prompts else documents
 
 
 def _limits(page: Reference) -> list[str]:

@@ -68,7 +68,7 @@ class _Said(Struct, gc=False):
 
 def write_chat(example: Example) -> Written:
     """Return the conversation of an example."""
-    if example.text is not None or example.mask:
+    if example.is_document:
         return Written(b"", ())
     request = example.request
     if not (request.tools or example.weights or example.context):

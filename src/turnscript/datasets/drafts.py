@@ -27,10 +27,11 @@ class Draft:
     `size` is how many bytes the whole text has as UTF-8, `starts` and `kept` its stretches: where each begins, in
     bytes, and what it is worth. `end`: the weight of the token behind the document. `losses`: what of the example the
     text does not show. `unlike`: how it differs from what its chat template makes of it; None where that is not known.
-    `known`: what somebody has measured already.
+    `apart`: where, in characters, what a server is given ends and what a model writes begins, if the latter is to have
+    tokens of its own; 0 where all is one text. `known`: what somebody has measured already.
     """
 
-    __slots__ = ("end", "kept", "losses", "marks", "size", "starts", "text", "texts", "unlike", "values")
+    __slots__ = ("apart", "end", "kept", "losses", "marks", "size", "starts", "text", "texts", "unlike", "values")
 
     def __init__(self, texts: list[str], marks: list[int], values: list[int], known: Measured | None = None) -> None:
         self.texts = texts
@@ -40,6 +41,7 @@ class Draft:
         self.losses: Sequence[Loss] = ()
         self.unlike: str | None = None
         self.end = 0
+        self.apart = 0
         if known is not None:
             self.size, self.starts, self.kept = known
             return

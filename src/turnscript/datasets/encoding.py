@@ -66,6 +66,7 @@ class Wishes(TypedDict, total=False):
     media: str
     normalize_json: bool
     bare_calls: bool
+    order: str
     largest: int | None
 
 
@@ -188,6 +189,7 @@ class Encoder:
             "media": self.options.media,
             "normalize_json": self.options.normalize_json,
             "bare_calls": self.options.bare_calls,
+            **({"order": self.options.order} if self.options.order else {}),
             "weights": self.options.weights,
             "scale": self.scale,
             **({"strips": strips} if strips else {}),

@@ -23,7 +23,9 @@ from turnscript.datasets.template_rows import Likeness
 from turnscript.datasets.tokenizers.raw import half_pair
 from turnscript.datasets.train import MODEL, Train
 from turnscript.engine.escape import AUTO
-from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Writer
+from turnscript.engine.files import FileSequence
+from turnscript.engine.fill import Fill, FillOrder
+from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Span, Writer
 from turnscript.errors import InvalidConversation, InvalidInput, LossyConversion, TurnscriptError
 from turnscript.format import Format
 from turnscript.losses import Loss
@@ -41,6 +43,7 @@ class Options(Struct, frozen=True, kw_only=True):
     of calls and results is spelled in one way. `bare_calls`: a call at once stands as in a transcript, without the
     answer that its prompt has opened. `end`: the token that separates documents is put behind each, if the tokenizer
     has one. `now`: the date that a template writes. `largest`: the largest id that an output can hold.
+    `order`: how a text with a hole is written; empty: as the format's prompts are.
     """
 
     mode: str = "auto"
@@ -53,6 +56,7 @@ class Options(Struct, frozen=True, kw_only=True):
     media: str = "reject"
     normalize_json: bool = False
     bare_calls: bool = False
+    order: str = ""
     largest: int | None = None
 
 
@@ -70,10 +74,13 @@ class Drafter:
         self._plain = train.is_plain()
         shaped = self._plain and options.escape == AUTO and template is None
         self._shapes = Shapes(format_, self.scale) if shaped else None
+        self._order = fill_order(format_, options.order)
 
     def draft(self, example: Example) -> Draft:
         """Return the example in pieces. Raises BadRow, or another error of the library, that says what is wrong."""
-        if example.text is not None or example.mask:
+        if example.files is not None:
+            return self._of_files(example.files)
+        if example.is_document:
             return self._of_text(example)
         return self._of_said(example) or self._of_items(example)
 
@@ -190,6 +197,46 @@ class Drafter:
         draft.end = self.scale if self.train.end else 0
         return draft
 
+    def _of_files(self, sequence: FileSequence) -> Draft:
+        """Return files in pieces: of a text with a hole what fills that is trained, and files without one are whole."""
+        if self._order is None:
+            name = self.format.name
+            message = (
+                f"{name} has no words for files and texts with a hole; choose a format that has (`turnscript show`)"
+            )
+            raise BadRow(Code.FORMAT, message, path="$")
+        last = sequence.files[-1]
+        spans = self._file_spans(sequence, self._order.name)
+        if isinstance(last, Fill) and last.middle is None:
+            raise BadRow(Code.NO_TRAINED_TOKEN, "nothing in it would be trained: nobody has filled its hole")
+        if not spans:
+            raise BadRow(Code.EMPTY, "the text is empty")
+        trained = [span.trainable or isinstance(last, str) for span in spans]
+        marks = [
+            _NOWHERE + CONTROL * span.control + TRAINABLE * counts for span, counts in zip(spans, trained, strict=True)
+        ]
+        values = [self.scale if counts or self.train.everything else 0 for counts in trained]
+        try:
+            draft = Draft([span.text for span in spans], marks, values)
+        except UnicodeEncodeError as error:
+            raise half_pair(error) from None
+        # Where nothing is written behind the middle, a model learns to stop from the end of the document alone.
+        if isinstance(last, Fill) and self._order.generates:  # a server is given all before it, and nothing more
+            draft.apart = sum(len(span.text) for span in spans if not span.trainable)
+        late = isinstance(last, Fill) and self._order.generates and not self._order.end
+        draft.end = self.scale if late or self.train.end else 0
+        return draft
+
+    def _file_spans(self, sequence: FileSequence, order: str) -> list[Span]:
+        escape = self.options.escape
+        try:
+            return self.format.file_spans(sequence, order=order, escape=escape)
+        except InvalidConversation as error:
+            if escape == "reject":
+                self.format.file_spans(sequence, order=order)  # which raises what no policy could write
+                raise BadRow(Code.TAG_IN_TEXT, error.message, path=error.path) from None
+            raise
+
     def weights(self, example: Example) -> list[int]:
         """Return for each item the byte that its trained pieces get."""
         items, scale, everything = example.request.items, self.scale, self.train.everything
@@ -226,6 +273,19 @@ class Drafter:
             counts = everything or mark & TRAINABLE or (item >= 0 and others[item] and said == item)
             values.append(weights[item] if counts else 0)
         return values
+
+
+def fill_order(format_: Format, name: str = "") -> FillOrder | None:
+    """Return the order in which a format writes a hole: that of a name, else that of its prompts; None without one.
+
+    Raises UnknownName, and InvalidInput for a name where there are no orders.
+    """
+    files = format_.document.files
+    if files is None:
+        if name:
+            raise InvalidInput(f"{format_.name} has no orders of a hole; leave the order {name!r} out", path="order")
+        return None
+    return files.order(name) if name else next((one for one in files.orders if one.generates), files.order())
 
 
 def _spoken(items: Sequence[Any]) -> Spoken:
@@ -287,7 +347,9 @@ def _broken(texts: Sequence[str], marks: Sequence[int], items: Sequence[Item]) -
 def untrained(example: Example, draft: Draft) -> BadRow:
     """Return why nothing of an example would be trained."""
     items = example.request.items
-    if example.text is not None or example.mask:
+    if example.files is not None:
+        why = "what fills the hole is empty, or only the rest of a token"
+    elif example.is_document:
         why = "no piece of the text is marked as trained, or each is only the rest of a token"
     elif not any(item.kind in MODEL for item in items):
         why = "the model says nothing in it"

@@ -7,7 +7,7 @@ straddles its beginning is not. All rows of a batch lie behind one another, and 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +34,7 @@ def encode_texts(drafts: Sequence[Draft], tokenizer: Tokenizer, end: int | None)
     """Return drafts as tokens, with the problems of those without a mask, by position; they have a row, too."""
     ids, counts = array("I"), []
     ended = end is not None
-    for row in tokenizer.each([draft.text for draft in drafts]):
+    for row in _encoded(drafts, tokenizer):
         ids.fromlist(row)
         if end is not None:
             ids.append(end)
@@ -48,6 +48,19 @@ def encode_texts(drafts: Sequence[Draft], tokenizer: Tokenizer, end: int | None)
     starts, problems = _starts(rows, flat, tokenizer, ended)
     weights, straddling = _project(rows, starts, ended)
     return Flat(flat, weights, offsets, straddling), problems
+
+
+def _encoded(drafts: Sequence[Draft], tokenizer: Tokenizer) -> Iterator[list[int]]:
+    """Give the ids of each draft; of what a model writes behind a prompt by themselves, as it will write them."""
+    alone = tokenizer.lengths is not None and not tokenizer.spaced
+    places = [draft.apart if alone else 0 for draft in drafts]
+    if not any(places):
+        yield from tokenizer.each([draft.text for draft in drafts])
+        return
+    halves = [(draft.text[:place], draft.text[place:]) for draft, place in zip(drafts, places, strict=True)]
+    found = tokenizer.each([half for both in halves for half in both])
+    for begun in found:
+        yield begun + next(found)
 
 
 class _Rows(NamedTuple):

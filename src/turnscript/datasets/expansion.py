@@ -36,7 +36,7 @@ class Turn(NamedTuple):
 def turns_of(encoder: Encoder, example: Example) -> list[Turn]:
     """Return the stretches of an example in which something is trained; none of a plain text, or an unclear one."""
     items = example.request.items
-    if example.text is not None or example.mask or not items:
+    if example.is_document or not items:
         return []
     try:
         counts = encoder.counts(example)

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from turnscript.conversation import Assistant, Conversation, Item, Request, System, Text, User
+from turnscript.engine.files import FileSequence
 
 EACH, WHOLE, TRANSCRIPT = "each record", "the whole file", "transcripts"
 """What one row of a form is: a record of a file; all the records of a file, as in a session that an agent logged; or a
@@ -44,10 +45,11 @@ class Spoken(Struct, gc=False):
 
 
 class Example(Struct):
-    """What one sample is made of: a conversation, or a `text` without one.
+    """What one sample is made of: a conversation, or a `text` or `files` without one.
 
     `weights`: how much the row says that an item counts in the loss, by its position, from 0 to 1; items that are not
     there count as the plan says. `mask`: pieces of a plain text, each with whether it is trained; empty: all of it is.
+    `files`: what it is instead: files, the last of them maybe with a hole.
     `label` tells apart the examples of one row (`choice 2`, `path 3`). `context`: positions of items that are never
     trained, whatever the row and the plan say, because of what the form is: a prompt, or what another example trains.
     `said`: each item says one text and nothing beside it. So it is in most rows, and those are written a shorter way.
@@ -61,7 +63,13 @@ class Example(Struct):
     label: str = ""
     context: frozenset[int] = frozenset()
     said: bool = False
+    files: FileSequence | None = None
     spoken: Spoken | None = None
+
+    @property
+    def is_document(self) -> bool:
+        """Return whether it is a text or files, and no conversation."""
+        return self.text is not None or bool(self.mask) or self.files is not None
 
     @property
     def request(self) -> Request:

@@ -11,9 +11,11 @@ import msgspec
 from msgspec import Struct, field
 
 from turnscript.datasets.files import compression_of, container_of, sample
+from turnscript.datasets.form import Example
 from turnscript.datasets.opened import AUTO, RowReader
 from turnscript.datasets.problems import Problem, kind_of
 from turnscript.datasets.rows import RawRow
+from turnscript.engine.fill import Fill
 
 ROWS = 200
 """So many rows of a file are looked at."""
@@ -96,10 +98,16 @@ def _count(found: Found, reader: RowReader, rows: Sequence[RawRow]) -> None:
                 found.first_problems.append((row.line, row.problem))
         for example in row.examples:
             conversation = example.request.conversation
-            items.update([item.kind for item in conversation.items] or (["text"] if example.text is not None else []))
+            items.update([item.kind for item in conversation.items] or _documents(example))
             found.tools += bool(conversation.tools)
     found.items = dict(items.most_common())
     found.problems = dict(problems.most_common())
+
+
+def _documents(example: Example) -> list[str]:
+    if example.files is None:
+        return ["text"] if example.text is not None else []
+    return ["text with a hole" if isinstance(file, Fill) else "file" for file in example.files.files]
 
 
 def _fields(rows: Iterable[RawRow]) -> dict[str, int]:

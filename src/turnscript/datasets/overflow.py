@@ -69,7 +69,7 @@ class Overflow:
 
     def _drop_turns(self, example: Example, sample: Sample) -> Fitted | Problem:
         """Return the longest beginning that ends with a turn of the model and fits."""
-        ends = turn_ends(example.request.items) if example.text is None else []
+        ends = turn_ends(example.request.items) if not example.is_document else []
         fitting: tuple[Sample, Example] | None = None
         low, high = 0, len(ends)
         while low < high:  # more turns are never fewer tokens

@@ -38,7 +38,7 @@ from turnscript.format import Format
 from turnscript.registry import get_format
 from turnscript.tableio import dump_format
 
-LAYOUT = 7
+LAYOUT = 8
 """Of the files that shards leave, and of what they hold for a row. It is raised when one of them changes."""
 SHARD_BYTES = 64 << 20
 _SMALL_SHARD = 4 << 20
@@ -220,6 +220,7 @@ def encoder_of(plan: Plan) -> Encoder:
         media=plan.media,
         normalize_json=plan.normalize_json,
         bare_calls=plan.bare_calls,
+        order=plan.order,
         end=plan.end,
         now=plan.now,
     )

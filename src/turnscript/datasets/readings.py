@@ -45,8 +45,8 @@ def _says(read: Callable[[bytes], list[Example]], marked: bytes, without: Sequen
 
 def _said(example: Example) -> tuple[object, ...]:
     """Return all of an example that its samples are made of."""
-    if example.text is not None or example.mask:
-        conversation: tuple[object, ...] = (example.text, example.mask)
+    if example.is_document:
+        conversation: tuple[object, ...] = (example.text, example.mask, example.files)
     else:
         conversation = (example.request.items, example.request.tools)
     return (*conversation, example.weights, example.context, example.label)

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from turnscript.conversation import Conversation, Item, Request, Settings, Thinking, ToolCall, ToolChoice
 from turnscript.datasets.answer_beginnings import Opened
 from turnscript.datasets.encoding import Encoder, Sample
+from turnscript.datasets.encoding_rows import fill_order
 from turnscript.datasets.form import Example
 from turnscript.datasets.problems import difference
 from turnscript.datasets.promptids import Begun, PromptIds
@@ -25,6 +26,9 @@ from turnscript.datasets.shape_checks import Proofs
 from turnscript.datasets.tokenbytes import TokenBytes
 from turnscript.datasets.tokenizer import Ends
 from turnscript.datasets.turn_checks import MODEL, PROMPTS, TurnChecker, spread, trained_turns
+from turnscript.engine.escape import AUTO
+from turnscript.engine.files import FileSequence, sequence_losses
+from turnscript.engine.fill import Fill
 from turnscript.engine.layout import layout_of
 from turnscript.engine.prompt import Prompt
 from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Span, Writer, text_of_spans
@@ -65,6 +69,11 @@ class SampleCounts(Struct):
             setattr(self, field, getattr(self, field) + getattr(other, field))
 
 
+def _bare(text: str) -> str:
+    """Return a text without backslashes: a document can break a literal that begins in the prefix, and a prompt not."""
+    return text.replace("\\", "")
+
+
 class Checker:
     """Checks samples against their examples."""
 
@@ -93,7 +102,10 @@ class Checker:
             text = data.decode()
         except UnicodeDecodeError as error:
             return [f"its tokens are no UTF-8 text: {error.reason} at byte {error.start}"]
-        if example.text is not None or example.mask:
+        if example.files is not None:
+            self._counts.texts += 1
+            return list(self._filled(example.files, sample, text, widths.cumsum()))
+        if example.is_document:
             self._counts.texts += 1
             pieces = [example.text] if example.text is not None else [one for one, _ in example.mask]
             if self._spelled(text, pieces) is not None:
@@ -124,6 +136,31 @@ class Checker:
             *self._unprompted(example, opened, rendered, sample, ends if spelled is texts else None),
             *self._unended(example.request.items, sample, written, ends),
         ]
+
+    def _filled(self, sequence: FileSequence, sample: Sample, text: str, ends: Ends) -> Iterator[str]:
+        """Give what is wrong with files: whether they are read back, and whether a prompt leads to what is trained."""
+        order = fill_order(self._format, self._encoder.options.order)
+        assert order is not None, "a format without orders has no sample of files"
+        written = text_of_spans(self._format.file_spans(sequence, order=order.name, escape=self._escape))
+        if self._spelled(text, [written]) is None:
+            yield f"it does not decode to what the files are rendered as: {difference(written, text)}"
+            return
+        is_whole = self._escape == AUTO and not sequence_losses(sequence, order)
+        if is_whole and self._format.parse_files(written, order=order.name) != sequence:
+            yield "its files are read back as others"
+        last = sequence.files[-1]
+        if not isinstance(last, Fill) or not order.generates or self._escape != AUTO or written != text:
+            return
+        asked = replace(sequence, files=[*sequence.files[:-1], replace(last, middle=None)])
+        prompt = self._format.fill_prompt(asked, order=order.name).text
+        if not _bare(written).startswith(_bare(prompt)):
+            yield f"the prompt of its hole does not lead to it: {difference(prompt, written[: len(prompt)])}"
+        start, size = len(prompt.encode()), int(ends[-1])
+        begun, counts = np.concatenate(([0], ends[:-1])), sample.weights > 0
+        if not self._encoder.train.everything and bool(counts[ends <= start].any()):
+            yield "something before its hole is trained"
+        if not bool(counts[(begun >= start) & (begun < size)].all()):
+            yield "something of what fills its hole is not trained"
 
     def _is_proved(self, example: Example, sample: Sample, text: str, widths: Ends) -> bool:
         """Count a sample that is as it should be by what is known of all rows of its kinds."""

@@ -19,7 +19,8 @@ def claimants(text: str) -> list[str]:
     possible = (
         [name for name in model_formats() if _openings(name).search(text)] if _all_openings().search(text) else []
     )
-    claimed = [name for name in [*formats(), *possible] if get_format(name).claims(text)]
+    known = {name: get_format(name) for name in [*formats(), *possible]}
+    claimed = [name for name, format_ in known.items() if format_.claims(text) or format_.files_mark(text)]
     return [name for name in claimed if get_form(name).row == TRANSCRIPT]  # `hermes` is a form of rows
 
 

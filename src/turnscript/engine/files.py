@@ -45,7 +45,8 @@ class FillPrompt(Struct, frozen=True):
     """Files for a model to continue, the last of them with a hole.
 
     `prefill`: how much of the middle is written already. `stops`: the strings that end it. `losses`: what the order of
-    the fill cannot show. `client_stops`: those that the client of a request asked for.
+    the fill cannot show. `client_stops`: those that the client of a request asked for. `order`: that of
+    the hole.
     """
 
     text: str
@@ -54,6 +55,7 @@ class FillPrompt(Struct, frozen=True):
     prefill: str
     losses: list[Loss]
     client_stops: tuple[str, ...] = ()
+    order: str = ""
 
     def parser(self) -> TextParser:
         """Return a parser for what a model writes after this prompt: the middle, which is a text and nothing else."""
@@ -75,7 +77,7 @@ class Files(Struct, frozen=True):
     def __post_init__(self) -> None:
         for order in self.orders:
             for literal in (*order.literals, *self._separators):
-                if order.escape.apply(literal) == literal:
+                if not order.escape.holds(literal):
                     message = f"the escape of the fill order {order.name!r} does not protect {literal!r}"
                     raise InvalidInput(message, expected="an escape with that literal among its names")
 
@@ -106,8 +108,12 @@ class Files(Struct, frozen=True):
         return list(dict.fromkeys(string for string in strings if string))
 
     def within(self, escape: Escape, end: str) -> Files:
-        """Return the files of a format with that escape, and with that string at the end of its documents."""
-        orders = tuple(replace(order, escape=Escape(*escape.rules, *order.escape.rules)) for order in self.orders)
+        """Return the files of a format with that escape, and with that string at the end of its documents.
+
+        Each order protects the literals of all: what is a hole in one is no content of another, so it can be told.
+        """
+        rules = [rule for order in self.orders for rule in order.escape.rules]
+        orders = tuple(replace(order, escape=type(escape)(*escape.rules, *rules)) for order in self.orders)
         return replace(self, orders=orders, ends=(*self.ends, end) if end else self.ends)
 
     def mark_in(self, text: str) -> str:
@@ -198,7 +204,8 @@ def prompt_of(files: Files, sequence: FileSequence, order: FillOrder) -> FillPro
     """Return the prompt whose continuation is the middle of the last file."""
     spans = write_files(files, sequence, order, open_=True)
     begun = text_of_spans(span for span in spans if span.trainable)
-    return FillPrompt(text_of_spans(spans), spans, files.stops(order), begun, sequence_losses(sequence, order))
+    losses = sequence_losses(sequence, order)
+    return FillPrompt(text_of_spans(spans), spans, files.stops(order), begun, losses, order=order.name)
 
 
 def _check(files: Files, sequence: FileSequence, open_: bool) -> None:

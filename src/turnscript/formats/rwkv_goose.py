@@ -21,6 +21,10 @@ Options: `paren` asks for thinking by ` (think)`, as models of 2026 know it. `un
 `fake-think` opens an answer with an empty thought, for models that think too much, and `fast-think` with one that has
 no line end, as fast answers begin. `drop-thinking` leaves past thoughts out. `blank-whitespace` takes lines of white
 space out of texts like empty ones, as ai00_server does. `no-sentence` leaves out the sentence behind the tool list.
+
+    ✿prefix✿✿suffix✿, which has the Eiffel Tower.✿middle✿The capital of France is
+
+A text with a hole is no conversation, and a document of its own: models from G1c on go on behind the prefix.
 """
 
 from __future__ import annotations
@@ -30,6 +34,8 @@ from msgspec.structs import replace
 from turnscript.clues import Clue
 from turnscript.conversation import Assistant, System, Thinking, ToolCall, ToolResult, User
 from turnscript.engine.escape import Escape
+from turnscript.engine.files import Files
+from turnscript.engine.fill import FillOrder
 from turnscript.engine.jsoncalls import JsonCall
 from turnscript.engine.pythoncalls import PythonCall
 from turnscript.engine.table import Document, Generation, Segment, ToolsPlace, Turn
@@ -91,6 +97,16 @@ ASSISTANT = Turn(
 # What other programs call the turn of a tool's answer.
 OBSERVATION = Turn((Segment("tool_result", ToolResult, PlainText()),), "observation", "Observation:", lead=" ")
 TOOL = Turn((Segment("tool_result", ToolResult, PlainText()),), "tool", "Tool:", lead=" ")
+FLOWERS = ("✿", ("prefix✿", "suffix✿", "middle✿"))
+FILES = Files(
+    (
+        FillOrder(
+            "rwkv",
+            ("✿prefix✿", "✿suffix✿", "{suffix}", "✿middle✿", "{prefix}", "{middle}"),
+            Escape(FLOWERS),
+        ),
+    )
+)
 GOOSE = Document(
     turns=(SYSTEM, USER, ASSISTANT),
     also_read=(OBSERVATION, TOOL),
@@ -113,6 +129,7 @@ GOOSE = Document(
         hints=HINTS,
     ),
     results="hidden",
+    files=FILES,
     grows="the word that asks for thinking stands behind the last user text only",
 )
 

@@ -18,7 +18,7 @@ from msgspec.structs import asdict, replace
 from turnscript.backend import Facts
 from turnscript.detection.place import TemplateSource, read_place
 from turnscript.engine.template_prompt import History
-from turnscript.errors import UnknownName
+from turnscript.errors import UnknownName, Unsupported
 from turnscript.format import Format
 from turnscript.gateway.addresses import Address, read_address
 from turnscript.gateway.headerkind import Headers
@@ -47,7 +47,7 @@ from turnscript.gateway.kinds import (
     preset_values,
 )
 from turnscript.gateway.listkinds import Files, Template, TokenIds, Variables
-from turnscript.gateway.modelformat import Found, detected, named, prompted, told
+from turnscript.gateway.modelformat import Found, check_fill_order, detected, named, prompted, told
 from turnscript.gateway.modeltemplate import NOT_SOUGHT, Sought, Wishes, begins_otherwise, is_made, unused, written
 from turnscript.gateway.secret import Secret
 from turnscript.presets import words_of
@@ -245,6 +245,7 @@ class Model(Struct, frozen=True, kw_only=True):
     variant: Annotated[str | None, Text("the name of a variant of the format")] = None
     first_token: Annotated[str | None, Text("a string", empty=True)] = None
     prepend_tokens: Annotated[tuple[int, ...], TokenIds()] = ()
+    fill_order: Annotated[str | None, Text("the name of an order of the format")] = None
     prompts: Annotated[dict[str, Any] | None, AnyTable("a table as ai00 has it")] = None
     normalize_json: Annotated[bool, Flag()] = False
     grammar: Annotated[Literal["auto", "off"], Choice(("auto", "off"))] = "auto"
@@ -281,6 +282,17 @@ class Model(Struct, frozen=True, kw_only=True):
     def sampling_values(self) -> Mapping[str, float]:
         """What to sample with where a request does not say: the preset's values, and `sampling` over them."""
         return _sampling_values(self.preset, self.sampling)
+
+    @property
+    def fills(self) -> str:
+        """Return the order in which a text with a hole is written; empty where the format has none that is usable."""
+        files = self.takes.document.files if self.takes is not None else None
+        if files is None:
+            return ""
+        try:
+            return files.prompt_order(self.fill_order or "").name
+        except (UnknownName, Unsupported):
+            return ""
 
     def matches(self, name: str) -> int:
         """How well one of the aliases fits a name, as a number; 0 if none does."""
@@ -389,6 +401,7 @@ class Config(Struct, frozen=True, kw_only=True):
         else:
             found = detected(("" if address.is_web else str(address.path), model.upstream_model or ""))
         found = found.finished(model.variant, model.first_token)
+        check_fill_order(found.format, model.fill_order)
         secrets = {"key": model.api_key, "sends": model.headers or {}}
         told_so: dict[str, Any] = {"source": source, "reads": reads, "settled": found.settled, "takes": found.format}
         told_so |= {"why": found.why, "guessed": found.guessed, "guess": found.guess, "older": found.older}
@@ -439,6 +452,8 @@ class Config(Struct, frozen=True, kw_only=True):
                 for name, value in preset_values(model.preset).items()
                 if f"{place}.sampling.{name}" not in self.origins
             ]
+            if f"{place}.fill_order" not in self.origins and model.fills:
+                found.append(Setting(f"{place}.fill_order", model.fills, f"the first of {told} for prompts"))
         return (*found, *self._presets())
 
     def _presets(self) -> Iterator[Setting]:

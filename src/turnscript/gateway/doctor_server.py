@@ -102,6 +102,9 @@ async def about(patient: Patient) -> Check:
         f"format {format_.name} ({model.why}{_told_besides(facts, format_.name, own=format_.template is not None)})"
     )
     found.figures["format"] = format_.name
+    if model.fills:
+        found.say(f"a text with a hole is written in the order {model.fills!r}")
+        found.figures["fill_order"] = model.fills
     start = format_.seen.start
     ids = await patient.upstream.tokens(f"{start}Hi") if start else None
     if ids is not None and facts.adds_bos and ids[:1] == ids[1:2]:

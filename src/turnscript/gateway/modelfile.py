@@ -17,7 +17,7 @@ from turnscript.gateway.config import Model
 from turnscript.gateway.invalidconfig import InvalidConfig, found_words, looks_secret
 from turnscript.gateway.kinds import AUTO, UNFIT, fits_header
 from turnscript.gateway.layers import FORMATS, MODELS, Layers, Place, dotted
-from turnscript.gateway.modelformat import Found, detected, named, prompted
+from turnscript.gateway.modelformat import Found, check_fill_order, detected, named, prompted
 from turnscript.gateway.modelheaders import read_headers
 from turnscript.gateway.modeltemplate import written
 from turnscript.gateway.secret import Secret
@@ -84,6 +84,10 @@ def _read(reader: Reads, name: str, given: Any, own: Mapping[str, Format], chang
     else:
         found = _format(reader, at, model, own, changed)
         model = replace(model, reads=found.undated)
+    try:
+        check_fill_order(found.format, model.fill_order)
+    except (InvalidInput, UnknownName, Unsupported) as error:
+        reader.wrong((*at, "fill_order"), str(error))
     told: dict[str, Any] = {"takes": found.format, "why": found.why, "guessed": found.guessed, "guess": found.guess}
     model = replace(model, key=_key(reader, at, model), settled=found.settled, older=found.older, **told)
     if model.headers is not None:

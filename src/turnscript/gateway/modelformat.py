@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from turnscript.detection import Detected, day_of, detect, detect_told
+from turnscript.errors import InvalidInput
 from turnscript.format import Format
 from turnscript.registry import get_format, named_formats
 from turnscript.tableio.prompts import SECTION, read_prompts
@@ -52,6 +53,16 @@ class Found(Struct, frozen=True):
         if first_token is not None and format_.template is None:
             format_ = format_.begun_with(first_token)
         return replace(self, format=format_)
+
+
+def check_fill_order(format_: Format | None, order: str | None) -> None:
+    """Raise UnknownName, Unsupported or InvalidInput for an order in which prompts of the format cannot have a hole."""
+    if order is None or format_ is None:  # which a server may tell yet
+        return
+    files = format_.document.files
+    if files is None:
+        raise InvalidInput(f"the format {format_.name!r} has no words for a hole in a text; leave `fill_order` out")
+    files.prompt_order(order)
 
 
 def named(name: str, own: Mapping[str, Format] = NONE) -> Found:

@@ -91,7 +91,7 @@ class Prepared(Struct, kw_only=True):
 
     `request`: as the client sent it, and naming the model that answers where it names none. `choices`: how many answers
     it gets. `session`: where it belongs. `quiet`: nobody is to be told of losses. `call_ids`: whether the client is
-    told the ids of calls.
+    told the ids of calls. `words`: what is to be told of those of its prompt, beside what is told of the model's.
     """
 
     request: Request
@@ -120,6 +120,7 @@ class Prepared(Struct, kw_only=True):
     quiet: bool = False
     call_ids: bool = True
     shortened: int = 0
+    words: Sequence[str] = ()
 
     @property
     def reported(self) -> list[Loss]:
@@ -463,6 +464,7 @@ class Preparation(Struct, kw_only=True):
         session = await self.run(partial(self._session, request, bare=True))
         prompt, suffix = await self.run(partial(texts.prompt, request)), texts.string(request, "suffix")
         stops: Sequence[str] = ()
+        words: Sequence[str] = ()
         if suffix == "" and not (self._backend.fills or self.served.format.document.files):
             suffix = None  # nothing stands behind the hole, so it is none
         echo = texts.echoed(request, prompt, fills=suffix is not None, losses=losses)
@@ -472,7 +474,8 @@ class Preparation(Struct, kw_only=True):
             prompt, stops = wrapped.text, wrapped.stops
             losses += wrapped.losses
         elif suffix is not None and not self._backend.fills:
-            fill = texts.filled(self.served.format, prompt, suffix)
+            fill = texts.filled(self.served.format, prompt, suffix, self.served.model.fill_order)
+            words = (f"the hole is written in the order {fill.order!r} of {self.served.format.name}",)
             prompt, stops, suffix = fill.text, fill.stops, None
             losses += fill.losses
         tokens, allowed = await self._fitted(request, prompt, losses)
@@ -491,6 +494,7 @@ class Preparation(Struct, kw_only=True):
             losses=losses,
             tokens=tokens,
             session=session,
+            words=words,
             quiet=self._judge(losses, self.caller.policy),
         )
 

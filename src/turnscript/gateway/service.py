@@ -511,6 +511,6 @@ class Service:
             answer=prepared.reply.id,
             session=prepared.session.key,
             warnings=warnings(told) if told.trained else (),
-            words=prepared.served.sentences,
+            words=[*prepared.served.sentences, *prepared.words],
         )
         self.reports.keep(visit.request_id, reported)

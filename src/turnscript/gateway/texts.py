@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from turnscript.conversation import Assistant, Part, Request, System, Text, User, text_content
 from turnscript.engine.files import FillPrompt
 from turnscript.engine.fill import Fill
-from turnscript.errors import InvalidRequest, Unsupported
+from turnscript.errors import InvalidRequest, UnknownName, Unsupported
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from turnscript.format import Format
 from turnscript.gateway.forcing import PRESET
@@ -52,15 +52,19 @@ class Echo:
         return [PartStart(0, Assistant()), delta, PartEnd(0, Assistant(content=[Text(text=self._prompt)])), event]
 
 
-def filled(format_: Format, prompt: str | list[int], suffix: str) -> FillPrompt:
-    """The prompt for a text with a hole. Raises Unsupported where the format has no words for one."""
+def filled(format_: Format, prompt: str | list[int], suffix: str, order: str | None) -> FillPrompt:
+    """The prompt for a text with a hole. Raises Unsupported where the format has no words for one, or not in the order
+    that the settings of the model name: a server may have told its format since they were read."""
     name = f"the format {format_.name!r}"
     if not isinstance(prompt, str):
         raise Unsupported("a hole", name, "a hole is filled between two texts, and this prompt is tokens", "$.suffix")
     if not format_.document.files:
         message = f"{name} has no words for a hole in a text; leave the suffix out, or choose a format that fills holes"
         raise Unsupported("a hole", name, message, "$.suffix")
-    return format_.fill_prompt(Fill(prompt, suffix))
+    try:
+        return format_.fill_prompt(Fill(prompt, suffix), order=order or "")
+    except UnknownName as error:
+        raise Unsupported("a hole", name, f"{error} (`fill_order` of the model)", "$.suffix") from None
 
 
 def echoed(request: Request, prompt: str | list[int], *, fills: bool, losses: list[Loss]) -> str | None:

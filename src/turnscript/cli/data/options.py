@@ -155,6 +155,12 @@ encoding_options = all_of(
         "bare_calls",
         "Write no empty answer before a call at once, though its prompt opens one.",
     ),
+    option(
+        TOKENS,
+        "--order",
+        metavar="ORDER",
+        help="How a text with a hole is written; `turnscript show FORMAT` lists the orders. Default: as prompts are.",
+    ),
     _flag(TOKENS, "--strict", "strict", "Set rows aside of which the format, or jsonl, would lose something."),
     _flag(TOKENS, "--declared-tools", "declared", "Set rows aside that call a tool which they do not declare."),
 )

@@ -15,12 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from turnscript.conversation import Request
 from turnscript.convert import parse
 from turnscript.datasets.form import TRANSCRIPT, Example, Form
 from turnscript.datasets.members import check_unread, required_text, whole
 from turnscript.datasets.members import record as members_of_row
-from turnscript.datasets.problems import BadRow
+from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.row_checks import check_items
+from turnscript.file_documents import files_in
 from turnscript.format import Format
 from turnscript.registry import formats, get_format
 
@@ -42,8 +44,18 @@ class Transcript(Form):
         return 0, ""
 
     def read(self, data: bytes) -> list[Example]:
-        """Return one conversation."""
-        request = parse(_text_of(data), self.name)
+        """Return one conversation, or the files that a text of a format with files is."""
+        text = _text_of(data)
+        found = files_in(text, self.name)
+        if found is not None:
+            if found.orders:
+                orders = " or ".join(found.orders)
+                message = (
+                    f"its hole may be in the order {orders}; give rows with prefix, suffix and middle (form `fill`)"
+                )
+                raise BadRow(Code.FORMAT, message)
+            return [Example(Request(), files=found.sequence)]
+        request = parse(text, self.name)
         check_items(request.conversation.items)
         return [Example(request)]
 
