@@ -33,7 +33,7 @@ hi
 PLACES = [(4, 1), (4, 12), (8, 1), (12, 9), (17, 1), (19, 1)]
 MIXED = """[BOS]<|im_start|>system
 You are brief.
-<|im_start|>user nam=Ann name=Bob name=Ann
+<|im_start|>user mood=Ann name=Bob name=Ann
 Wetter in Zürich 🙂?
 <|im_end|>
 <|im_strt|>tool
@@ -50,7 +50,7 @@ Wetter in Zürich 🙂?
 <|function_call|>
 {"arguments": {}, "name": "f"}
 <|im_end|>[EOS]"""
-MIXED_PLACES = [(3, 1), (3, 18), (3, 35), (6, 1), (11, 13), (16, 33)]
+MIXED_PLACES = [(3, 1), (3, 18), (3, 36), (6, 1), (11, 13), (16, 33)]
 
 
 def named(text: str) -> list[tuple[int, int]]:
@@ -87,7 +87,7 @@ def test_each_fault_says_what_it_is() -> None:
         lines,
         [
             "<|im_start|>user before <|im_end|>",
-            "'nam=Ann' is no attribute",
+            "'mood=Ann' is no attribute",
             "the attribute 'name' is given twice",
             "a turn must begin here",
             "a tool output must be one JSON object",
