@@ -165,7 +165,7 @@ def test_a_prompt_in_token_ids_must_fit_too(stage: Stage, stream: bool) -> None:
 def test_a_hole_with_nothing_behind_it_is_none_where_no_format_fills_one(stage: Stage, suffix: str | None) -> None:
     told = stage.post(TEXT, json.dumps({"prompt": "def f(", "suffix": suffix}).encode())
     assert "Hello" == told.text
-    assert "def f(" == stage.asks[0][0].json["prompt"]
+    assert "<<USER>>\ndef f(\n<<USER_END>>\n\n<<ASSISTANT>>\n" == stage.asks[0][0].json["prompt"]
     is_refused(stage.post(TEXT, b'{"prompt": "def f(", "suffix": "return"}'), InvalidRequest("?"))
 
 

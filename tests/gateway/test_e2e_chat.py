@@ -298,7 +298,7 @@ def test_a_text_goes_on(sdk: openai.OpenAI, speaker: Speaker) -> None:
     speaker.say(raw=" upon a time")
     told = sdk.completions.create(model="m", prompt="Once", max_tokens=50)
     assert (" upon a time", "stop") == (told.choices[0].text, told.choices[0].finish_reason)
-    assert "Once" == prompt_of(speaker)
+    assert "<<USER>>\nOnce\n<<USER_END>>\n\n<<ASSISTANT>>\n" == prompt_of(speaker)
     speaker.say(raw=" upon a time")
     chunks = list(sdk.completions.create(model="m", prompt="Once", max_tokens=50, stream=True))
     assert " upon a time" == "".join(chunk.choices[0].text for chunk in chunks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import openai
@@ -132,3 +133,67 @@ def test_one_prompt_of_tokens_may_stand_in_a_list(stage: Stage, prompt: Any) -> 
 )
 def test_only_several_prompts_are_said_to_be_several(stage: Stage, prompt: Any, said: str) -> None:
     assert said in str(ask(stage, prompt=prompt).error)
+
+
+# A text that is what a user says.
+
+UNIVERSAL = "<<USER>>\nOnce\n<<USER_END>>\n\n<<ASSISTANT>>\n"
+
+
+@pytest.fixture(scope="module", params=[None, "wrap"])
+def wrapping(request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """A model that answers texts, because its format has it so, or because its settings say so."""
+    settings = {} if request.param is None else {"completions": request.param}
+    with Stage(model=settings, format_="rwkv-universal") as made:
+        yield made
+
+
+@BOTH
+def test_a_text_is_what_a_user_says_where_the_format_has_it_so(wrapping: Stage, stream: bool) -> None:
+    """R-U-37: the prompt is one USER block, the generated text an ASSISTANT block."""
+    wrapping.play(answer(" upon <<\\USER>>", " a time", "\n<<ASSISTANT", "_END>>"))
+    told = ask(wrapping, stream=stream)
+    assert (" upon <<USER>> a time", "0") == (told.text, told.headers[LOSSES])
+    assert told.end is not None
+    assert "stop" == told.end.finish_reason
+    sent = wrapping.asks[0][0].json
+    assert (UNIVERSAL, ["<<ASSISTANT_END>>"]) == (sent["prompt"], sent["stop"])
+
+
+def test_instructions_stand_before_a_text_that_is_wrapped(wrapping: Stage) -> None:
+    """D-U-22."""
+    wrapping.play(answer("Yes"))
+    assert "Yes" == ask(wrapping, system="Be brief.").text
+    assert f"<<SYS>>\nBe brief.\n<<SYS_END>>\n\n{UNIVERSAL}" == wrapping.asks[0][0].json["prompt"]
+
+
+@BOTH
+def test_a_text_that_is_wrapped_ends_at_the_strings_of_its_client(wrapping: Stage, stream: bool) -> None:
+    wrapping.play(answer(" upon a time. Then"))
+    told = ask(wrapping, stream=stream, stop=[". "], echo=True)
+    assert "Once upon a time" == told.text
+    assert told.end is not None
+    assert "stop" == told.end.finish_reason
+
+
+def test_tokens_are_never_wrapped(wrapping: Stage) -> None:
+    wrapping.play(answer(" upon"))
+    told = ask(wrapping, prompt=[5, 1])
+    assert (" upon", []) == (told.text, lost(wrapping, told))
+    assert [5, 1] == wrapping.asks[0][0].json["prompt"]
+
+
+@pytest.mark.parametrize(
+    ("format_", "completions", "prompt"),
+    [
+        ("rwkv-universal", "raw", "Once"),
+        ("rwkv-goose", None, "Once"),
+        ("rwkv-goose", "wrap", "User: Once\n\nAssistant:"),
+        ("openchatml", "wrap", "[BOS]<|im_start|>user\nOnce\n<|im_end|>\n<|im_start|>assistant\n"),
+    ],
+)
+def test_the_settings_say_whether_a_text_is_wrapped(format_: str, completions: str | None, prompt: str) -> None:
+    with Stage(model={} if completions is None else {"completions": completions}, format_=format_) as stage:
+        stage.play(answer(" upon"))
+        assert "upon" == ask(stage).text.strip()
+        assert prompt == stage.asks[0][0].json["prompt"]

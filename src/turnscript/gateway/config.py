@@ -65,6 +65,7 @@ ReasoningName = Literal["reasoning_content", "reasoning"]
 Unavailable = Literal["refuse", "memory"]
 IncompleteAs = Literal["incomplete", "completed"]
 Thinking = Literal["auto", "on", "off"]
+Completions = Literal["wrap", "raw"]
 
 
 class Section(Struct, frozen=True):
@@ -245,6 +246,7 @@ class Model(Struct, frozen=True, kw_only=True):
     prompts: Annotated[dict[str, Any] | None, AnyTable("a table as ai00 has it")] = None
     normalize_json: Annotated[bool, Flag()] = False
     grammar: Annotated[Literal["auto", "off"], Choice(("auto", "off"))] = "auto"
+    completions: Annotated[Completions | None, Choice(("wrap", "raw"))] = None
     thinking: Annotated[Thinking, Choice(("auto", "on", "off"))] = "auto"
     thoughts: Annotated[tuple[str, ...], Texts("kinds of thought")] = ()
     efforts: Annotated[Efforts, Section(Efforts)] = Efforts()

@@ -455,26 +455,39 @@ class Preparation(Struct, kw_only=True):
         if suffix == "" and not (self._backend.fills or self.served.format.document.files):
             suffix = None  # nothing stands behind the hole, so it is none
         echo = texts.echoed(request, prompt, fills=suffix is not None, losses=losses)
-        if suffix is not None and not self._backend.fills:
+        wraps = suffix is None and isinstance(prompt, str) and self._wraps
+        wrapped = await self.run(partial(self.served.format.prompt, request, thinking=False)) if wraps else None
+        if wrapped is not None:
+            prompt, stops = wrapped.text, wrapped.stops
+            losses += wrapped.losses
+        elif suffix is not None and not self._backend.fills:
             fill = texts.filled(self.served.format, prompt, suffix)
             prompt, stops, suffix = fill.text, fill.stops, None
             losses += fill.losses
         tokens, allowed = await self._fitted(request, prompt, losses)
         ask = self._completion(request, "", allowed, stops, losses, state)
         ends = [stop for stop in (*stops, *(request.settings.stop or ())) if stop]
+        ask = replace(ask, prompt=prompt, suffix=suffix, stops=ends if wrapped is None else ask.stops)
+        client_stops = () if wrapped is None else wrapped.client_stops
         return Prepared(
             request=request,
             served=self.served,
             caller=self.caller,
-            ask=replace(ask, prompt=prompt, suffix=suffix, stops=ends),
-            new_parser=lambda: TextParser(ends),
-            new_controls=lambda: Controls() if echo is None else Controls(outward=[texts.Echo(echo)]),
+            ask=ask,
+            new_parser=(lambda: TextParser(ends)) if wrapped is None else wrapped.parser,
+            new_controls=lambda: Controls(stops=client_stops, outward=[] if echo is None else [texts.Echo(echo)]),
             choices=choices,
             losses=losses,
             tokens=tokens,
             session=session,
             quiet=self._judge(losses, self.caller.policy),
         )
+
+    @property
+    def _wraps(self) -> bool:
+        """Whether a bare text is what a user says. Else the model goes on from it as it is, as it does from tokens."""
+        said = self.served.model.completions
+        return self.served.format.document.wraps if said is None else said == "wrap"
 
     def _session(self, request: Request, beginning: Beginning | None = None, *, bare: bool = False) -> Session:
         """Where a request belongs. What changes from one request to the next, and is not for a model, is out of it."""
