@@ -67,8 +67,7 @@ class Format(Struct, frozen=True):
     then writes prompts, while the table reads what the model answers. `history`: how turns of the model are kept there.
     `words`: tools, calls and results that the template has no place for stand in texts, in the table's words.
     `presets`: the names of the sampling presets that the format's document gives. `prepend_tokens`: the ids that its
-    models want before a prompt, where the server prepares no state for them. `wraps`: a text to go on from, without
-    messages, is what a user says.
+    models want before a prompt, where the server prepares no state for them.
     """
 
     name: str
@@ -81,7 +80,6 @@ class Format(Struct, frozen=True):
     words: bool = False
     presets: tuple[str, ...] = ()
     prepend_tokens: tuple[int, ...] = ()
-    wraps: bool = False
 
     def variant(self, option: str) -> Format:
         """The same format with an option taken. Raises UnknownName."""

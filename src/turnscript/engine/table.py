@@ -319,7 +319,8 @@ class Document(Struct, frozen=True):
     `always_system`: a system turn is written even if there is nothing to say. `thoughts`: the kinds of thought.
     `also_read`: turns that a reader understands and that are never written. `results`: how ids of calls and results are
     shown, where not both show theirs (`correlate`).
-    `gives_up`: once something that began as a call was none, the rest of an answer is text.
+    `gives_up`: once something that began as a call was none, the rest of an answer is text. `wraps`: a text to go on
+    from, without messages, is what a user says.
     `grows`: why a prompt may not begin the next one; empty if it always does. `files`: how documents that are files and
     no conversation are written, and texts with a hole.
     """
@@ -344,6 +345,7 @@ class Document(Struct, frozen=True):
     flags: Flags | None = None
     results: str = ""
     gives_up: bool = False
+    wraps: bool = False
     grows: str = ""
     files: Files | None = None
     also_read: tuple[Turn, ...] = ()

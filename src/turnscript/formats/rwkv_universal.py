@@ -190,6 +190,7 @@ FORMATS = (
                 stops=("<<ASSISTANT_END>>",),
                 stops_with_tools=("<<USER", "<<TOOL_RESULT", "<<SYS"),
             ),
+            wraps=True,
             grows="an answer is opened, and where the model calls a tool at once, that block is not written again",
         ),
         clues=CLUES,

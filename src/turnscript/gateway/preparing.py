@@ -502,7 +502,7 @@ class Preparation(Struct, kw_only=True):
     def _wraps(self) -> bool:
         """Whether a bare text is what a user says. Else the model goes on from it as it is, as it does from tokens."""
         said = self.served.model.completions
-        return self.served.format.wraps if said is None else said == "wrap"
+        return self.served.format.document.wraps if said is None else said == "wrap"
 
     def _session(self, request: Request, beginning: Beginning | None = None, *, bare: bool = False) -> Session:
         """Where a request belongs. What changes from one request to the next, and is not for a model, is out of it."""
