@@ -37,7 +37,8 @@ class Completion(Struct, frozen=True, kw_only=True, gc=False):
     `prompt`: text, or token ids where the gateway has made them. `suffix`: the text behind the hole, where the server
     itself fills in. `visible`: control tokens whose text must be in the answer, `slot`: the place in the server that
     holds this conversation, `state`: a saved state's name, `grammar`: in the server's notation, `owner`: whose it is.
-    `media`: the base64 of what stands at the server's marks in the prompt, in their order.
+    `media`: the base64 of what stands at the server's marks in the prompt, in their order. `before`: ids of tokens that
+    stand before a prompt in text, in place of what the server puts there.
     """
 
     prompt: str | Sequence[int]
@@ -55,6 +56,7 @@ class Completion(Struct, frozen=True, kw_only=True, gc=False):
     schema: Json | None = None
     echo: bool = False
     media: Sequence[str] = ()
+    before: Sequence[int] = ()
 
 
 class HttpCall(Struct, frozen=True, gc=False):
@@ -162,7 +164,8 @@ class Backend(ABC):
     `state`. `names_stops`: whether it says which stop string it met. `grammars`: the notations that it takes (`gbnf`,
     `kbnf`, `lark`), best first, and `owned` those of servers by whose they are. `scores`: the member that asks for log
     probabilities, where it tells them. `generic`: a server that tells nothing of itself is taken for one of this kind.
-    `settings`: the sampling settings that all servers of this kind know.
+    `settings`: the sampling settings that all servers of this kind know. `prepends`: whether it takes ids of tokens
+    before a text, where others need a prompt of ids alone; `no_ids`: why it takes none at all.
 
     One deployment may differ from the others of its kind: `extra` are members for every request, in place of those that
     are made; `drop` are members that this server does not know; `also` are settings that it does.
@@ -180,6 +183,8 @@ class Backend(ABC):
     owned: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     scores: ClassVar[str] = ""
     generic: ClassVar[bool] = False
+    prepends: ClassVar[bool] = False
+    no_ids: ClassVar[str] = ""
     settings: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
@@ -272,6 +277,11 @@ class Backend(ABC):
     def tokens_call(self, text: str, *, plain: bool = False) -> HttpCall | None:
         """The request for a text's tokens, None where it cannot be asked for them: as of a prompt, with what the server
         puts before it; with `plain` as of content, in which the text of a control token is text."""
+        return None
+
+    def bare_tokens_call(self, text: str) -> HttpCall | None:
+        """The request for the tokens of a prompt without what the server puts before it; None where it cannot be asked
+        for them."""
         return None
 
     def read_tokens(self, body: bytes) -> list[int]:

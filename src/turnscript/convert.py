@@ -55,12 +55,12 @@ FORMAT_OPTIONS = ("view", "escape", "variant")
 # Reading.
 
 
-def parse(source: Source, name: str = AUTO) -> Request:
+def parse(source: Source, name: str = AUTO, *, variant: str | None = None) -> Request:
     """An API's request body (bytes, str or dict) or a transcript (str or UTF-8 bytes) as a `Request`.
 
-    `name` is an API, a format, or `auto` to tell from the source. Of an archive that holds an answer too, that is the
-    end of the conversation; `parse_exchange` tells them apart. Raises InvalidRequest or InvalidTranscript with the
-    place, UnknownName for a name that nobody registered.
+    `name` is an API, a format, or `auto` to tell from the source; `variant` one of that format. Of an archive that
+    holds an answer too, that is the end of the conversation; `parse_exchange` tells them apart. Raises InvalidRequest
+    or InvalidTranscript with the place, UnknownName for a name that nobody registered.
 
     >>> parse({"model": "m", "messages": [{"role": "user", "content": "Hi"}]}, "openai-chat").items[0].content[0].text
     'Hi'
@@ -69,7 +69,11 @@ def parse(source: Source, name: str = AUTO) -> Request:
     target = lookup(detect_api(source) if name == AUTO else name)
     if isinstance(target, Api):
         return target.parse_request(source)
-    request = target.parse(transcript_text(source))
+    return unfolded((target if variant is None else target.variant(variant)).parse(transcript_text(source)))
+
+
+def unfolded(request: Request) -> Request:
+    """A request that an archive keeps with its settings typed. Raises InvalidTranscript for what its API refuses."""
     if request.origin is not None and request.extra:
         api = origin_of(request.origin)
         if api is not None:
@@ -93,7 +97,7 @@ def parse_response(source: Source, name: str = AUTO) -> Response:
     return target.parse_response(source)
 
 
-def parse_exchange(source: Source, name: str = AUTO) -> Exchange:
+def parse_exchange(source: Source, name: str = AUTO, *, variant: str | None = None) -> Exchange:
     """An archive that holds an answer, and maybe its request, or an API's response body, all choices, or a recorded
     stream. Raises the same.
 
@@ -105,15 +109,17 @@ def parse_exchange(source: Source, name: str = AUTO) -> Exchange:
     """
     target = lookup(detect_answer(source) if name == AUTO else name)
     if isinstance(target, Format):
-        return exchange_of(parse(source, target.name if name == AUTO else name))
+        return exchange_of(parse(source, target.name if name == AUTO else name, variant=variant))
     if is_stream(source):
         return Exchange(Request(origin=target.origin, words=target.words), read_whole(source, target))
     response, *others = target.parse_responses(source)
     return Exchange(Request(origin=target.origin, words=target.words), response, others)
 
 
-def read(source: Source, name: str, to: str, side: str = AUTO) -> Request | Exchange:
+def read(source: Source, name: str, to: str, side: str = AUTO, variant: str | None = None) -> Request | Exchange:
     """What a source says, for writing it in `to`: a request or an answer, as `side` says or as can be told.
+
+    `variant`: of the format that a transcript is in.
 
     An archive stays what it is in a format. In an API it is the answer if it holds nothing else; which of both is
     wanted of it, and of a body that may be both, must be said. Raises InvalidInput, UpstreamError and UnknownName.
@@ -123,7 +129,7 @@ def read(source: Source, name: str, to: str, side: str = AUTO) -> Request | Exch
     if is_stream(source) and (name == AUTO or not is_format(name)):
         return _recorded(source, name, side)
     if side == ANSWER:
-        exchange = parse_exchange(source, name)
+        exchange = parse_exchange(source, name, variant=variant)
         return replace(exchange, request=alone(exchange.response).request) if is_format(to) else exchange
     if name == AUTO:
         source = wrapped(source)
@@ -132,7 +138,7 @@ def read(source: Source, name: str, to: str, side: str = AUTO) -> Request | Exch
             return parse_exchange(source, name)
     elif side == AUTO and isinstance(api := lookup(name), Api):
         return _body(api, source)
-    request = parse(source, name)
+    request = parse(source, name, variant=variant)
     if RESPONSE not in request.archived or (side == AUTO and is_format(to)):
         return request
     exchange = exchange_of(request)
@@ -230,7 +236,7 @@ def _rendered(
         exchange = _exchange(said)
         said, left = archived(exchange), beyond_first(exchange, "a transcript")
     if options.get("view", "archive") == "archive":
-        said = _folded(said)
+        said = folded(said)
     rendered = target.render(said, strict=strict, normalize_json=normalize_json, **options)
     if left:
         _refuse(left, target.name, strict=strict)
@@ -251,7 +257,8 @@ def convert(
     """What a source says, a request or an answer, in another API or format.
 
     `side`: `request` or `response`, where the source may be both, or holds both. What of an answer could not be read is
-    among the losses. Options as for `render`; raises what `parse`, `parse_response` and `render` do.
+    among the losses. Options as for `render`, but that a `variant` is of the format that is read where an API is
+    written; raises what `parse`, `parse_response` and `render` do.
 
     >>> body = {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "Hi"}]}
     >>> print(convert(body, "anthropic-messages", "rwkv-universal", view="prompt").value)
@@ -259,7 +266,8 @@ def convert(
     Hi
     <<USER_END>>
     """
-    said = read(source, from_, to, side)
+    read_by = None if is_format(to) else options.pop("variant", None)
+    said = read(source, from_, to, side, read_by)
     left = unread(said)
     _refuse(left, to, strict=strict)
     rendered = render(said, to, strict=strict, normalize_json=normalize_json, **options)
@@ -366,6 +374,7 @@ def _exchange(said: object) -> Exchange:
     raise InvalidConversation(message, expected=expected, got=got)
 
 
-def _folded(request: Request) -> Request:
+def folded(request: Request) -> Request:
+    """A request with its settings in the spelling of the API that it came from, as an archive keeps them."""
     api = origin_of(request.origin)
     return api.fold(request) if api is not None else request

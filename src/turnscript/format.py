@@ -30,6 +30,7 @@ from turnscript.engine.files import (
 )
 from turnscript.engine.fill import Fill, fill_of, read_fill
 from turnscript.engine.layout import layout_of, special_tokens
+from turnscript.engine.lines import Findings
 from turnscript.engine.marks import marks_in
 from turnscript.engine.parse import TurnParser
 from turnscript.engine.prompt import Prompt, bare_parser, begin_prompt
@@ -63,6 +64,8 @@ class Format(Struct, frozen=True):
     `variants`: the same with some option taken, by the option's name. `template`: the model's own chat template, which
     then writes prompts, while the table reads what the model answers. `history`: how turns of the model are kept there.
     `words`: tools, calls and results that the template has no place for stand in texts, in the table's words.
+    `presets`: the names of the sampling presets that the format's document gives. `prepend_tokens`: the ids that its
+    models want before a prompt, where the server prepares no state for them.
     """
 
     name: str
@@ -73,12 +76,19 @@ class Format(Struct, frozen=True):
     template: Template | None = None
     history: History = "template"
     words: bool = False
+    presets: tuple[str, ...] = ()
+    prepend_tokens: tuple[int, ...] = ()
 
     def variant(self, option: str) -> Format:
         """The same format with an option taken. Raises UnknownName."""
         if option not in self.variants:
-            raise UnknownName(f"option of {self.name}", option, self.variants)
+            raise UnknownName(f"variant of {self.name}", option, self.variants)
         return replace(self, document=self.variants[option])
+
+    @property
+    def option(self) -> str:
+        """The option that is taken, empty if none is."""
+        return next((option for option, one in self.variants.items() if one is self.document), "")
 
     def with_ends(self, start: str = "", end: str = "") -> Format:
         """The same format with other strings around a document, also in prompts: those of a base model, or none."""
@@ -197,6 +207,13 @@ class Format(Struct, frozen=True):
             document = document if text.startswith(document.start) or text.endswith(document.end) else self.seen
         return read_document(document, transcript)
 
+    def check(self, transcript: str) -> tuple[Request, Findings]:
+        """Return what can be read of a transcript, and all that is wrong with it: what `parse` refuses, wherever that
+        is, what it does not keep as it stands, and marks of the format that stand in texts."""
+        found = Findings()
+        request = read_document(self.document, transcript, found)
+        return request, Findings(sorted(set(found.all)), found.tools)
+
     def marks_in(self, text: str) -> frozenset[str]:
         """Return the marks of this format that stand in a text."""
         return marks_in(self.document, text)
@@ -246,9 +263,8 @@ class Format(Struct, frozen=True):
         """
         if self.template is not None:
             return Rendered(self.template.source, [])
-        option = next((option for option, one in self.variants.items() if one is self.document), "")
         template = write_template(
-            self.document, self.name, option=option, escape=_policy(escape), generation=generation
+            self.document, self.name, option=self.option, escape=_policy(escape), generation=generation
         )
         if strict and template.losses:
             raise LossyConversion(template.losses, f"a chat template of {self.name}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 from msgspec.structs import fields
 
@@ -24,6 +26,9 @@ class Range(Struct, frozen=True):
         """The value that is used."""
         return (self.low + self.high) / 2
 
+    def __str__(self) -> str:
+        return f"{self.low:g} to {self.high:g}"
+
 
 class Preset(Struct, frozen=True, kw_only=True):
     """Sampling settings for a use, as a card gives them."""
@@ -40,6 +45,14 @@ class Preset(Struct, frozen=True, kw_only=True):
         """The numbers to sample with, by the names of the fields: of a range its midpoint (requirements D-G-11)."""
         given = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "name"}
         return {name: value.midpoint if isinstance(value, Range) else value for name, value in given.items()}
+
+    def __str__(self) -> str:
+        return f"{self.name}: {words_of(self.values())}"
+
+
+def words_of(values: Mapping[str, float]) -> str:
+    """Return sampling settings in words for people."""
+    return ", ".join(f"{name} {value:g}" for name, value in values.items())
 
 
 # The first three: requirements R-A-24 to R-A-26, again as R-G-20 to R-G-22. The last: the newer card (S10), which has

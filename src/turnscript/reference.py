@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import zip_longest
 from typing import Any
 
 from msgspec import Struct
@@ -35,6 +36,7 @@ from turnscript.engine.template.template import Template
 from turnscript.format import Format
 from turnscript.jsontext import json_of
 from turnscript.losses import Loss
+from turnscript.presets import Preset, get_preset
 
 
 class Cut(Struct, frozen=True):
@@ -96,7 +98,9 @@ class Reference(Struct, frozen=True):
     `conversation`: the example as a model sees it. `prompt` and `thinking`: the example cut behind the user's question;
     `thinking` is None for a format without thoughts. `losses`: what the example lost. `notes`: how the format differs
     from what one might expect. `escapes`: every literal that some text may not hold as it is. `template`: of a format
-    that came with one.
+    that came with one. `presets`: what to sample with, as the format's document says it.
+    that came with one. `variant`: the one that this is of. `variants`: by name, the first line of the example and its
+    prompts that each writes otherwise, and the format's own in its place; nothing where it writes them all alike.
     """
 
     name: str
@@ -112,6 +116,9 @@ class Reference(Struct, frozen=True):
     notes: list[str]
     escapes: list[Escaped]
     template: OwnWords | None = None
+    presets: list[Preset] = []
+    variant: str = ""
+    variants: dict[str, tuple[str, ...]] = {}
 
     @property
     def text(self) -> str:
@@ -135,10 +142,32 @@ def reference(format_: Format) -> Reference:
         special_tokens=format_.special_tokens,
         losses=format_.render(request, view="prompt").losses,
         limits=list(_limits(format_)),
-        notes=list(_notes(format_.document)) if format_.template is None else [_growing(format_.document.grows)],
+        notes=[*_notes(format_.document), *_of_models(format_)]
+        if format_.template is None
+        else [_growing(format_.document.grows)],
         escapes=list(_escapes(format_)),
         template=None if format_.template is None else _own_words(format_.template, refused),
+        presets=list(map(get_preset, format_.presets)),
+        variant=format_.option,
+        variants={name: _otherwise(format_.variant(name), format_) for name in format_.variants},
     )
+
+
+def _otherwise(variant: Format, format_: Format) -> tuple[str, ...]:
+    """Return the first line of the example that a variant writes otherwise, and that of the format."""
+    for theirs, ours in zip(_examples(variant), _examples(format_), strict=True):
+        lines = zip_longest(theirs.split("\n"), ours.split("\n"), fillvalue="")
+        for pair in lines:
+            if pair[0] != pair[1]:
+                return pair
+    return ()
+
+
+def _examples(format_: Format) -> list[str]:
+    request = example()
+    asked = _request(*request.items[:2], tools=request.tools)
+    prompts = [format_.prompt(asked, thinking=thinking).text for thinking in (has_thoughts(format_), False)]
+    return [format_.render(request, view="prompt").value, format_.render(request).value, *prompts]
 
 
 def has_thoughts(format_: Format) -> bool:
@@ -349,6 +378,15 @@ def _notes(document: Document) -> Iterator[str]:
     leads = {turn.lead for turn in document.turns if turn.lead and any(one.model for one in turn.segments)}
     yield from (f"A prompt leaves out the {lead!r} that follows the speaker: the model writes it." for lead in leads)
     yield _growing(document.grows)
+
+
+def _of_models(format_: Format) -> Iterator[str]:
+    """Return what the models of a format want, and which of them are too old for all that it has."""
+    if format_.prepend_tokens:
+        ids = list(format_.prepend_tokens)
+        yield f"Where a server prepares no state, its models want tokens before a prompt: `prepend_tokens = {ids}`."
+    for since, older in dict.fromkeys((clue.thinks_from, clue.older) for clue in format_.clues if clue.older):
+        yield f"A model whose name has a day before {since} takes the variant {older}: it was not trained to think."
 
 
 def _growing(why_not: str) -> str:

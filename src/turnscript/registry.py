@@ -106,6 +106,12 @@ def title_of(name: str) -> str:
     return known[name].title if name in known else _tables()[name].outline.title
 
 
+def variants_of(name: str) -> list[str]:
+    """The variants of a format that has a name. Tables have none."""
+    known = _formats()
+    return list(known[name].variants) if name in known else []
+
+
 def openings(name: str) -> frozenset[str]:
     """What opens the turns of a format that has a name, without white space around. No table is built for that."""
     known = _formats()

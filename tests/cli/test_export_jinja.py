@@ -36,7 +36,7 @@ def test_a_variant_of_the_format_can_be_asked_for() -> None:
     assert ts.get_format("rwkv-goose").variant("paren").jinja().value == result.stdout
     unknown = run("export", "jinja", "--format", "rwkv-goose", "--variant", "brackets")
     assert (2, "") == (unknown.exit_code, unknown.stdout)
-    assert "rwkv-goose has no option 'brackets'; its options: paren, unhinted" in unknown.stderr
+    assert "rwkv-goose has no variant 'brackets'; its variants: paren, unhinted" in unknown.stderr
 
 
 def test_strict_writes_nothing_and_lists_why(tmp_path: Path) -> None:

@@ -52,7 +52,9 @@ def limits(name: str) -> dict[str, Limit]:
 def test_a_page_has_every_section_and_begins_with_the_name(name: str) -> None:
     text = page(name)
     assert text.startswith(f"{name}: {ts.get_format(name).title}\n\nA conversation\n")
-    assert HEADINGS == re.findall(r"^(\S.*)$", text, re.MULTILINE)[1:]
+    presets = ["Sampling presets"] if ts.get_format(name).presets else []
+    variants = ["Variants"] if ts.get_format(name).variants else []
+    assert [*HEADINGS, *presets, *variants] == re.findall(r"^(\S.*)$", text, re.MULTILINE)[1:]
     assert "\x1b" not in text
 
 

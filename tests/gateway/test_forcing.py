@@ -380,11 +380,12 @@ def test_what_the_client_says_wins_over_the_preset() -> None:
     assert get_preset("chat").values() | {"temperature": 0.1} == found.values
 
 
-def test_a_setting_that_the_backend_does_not_know_is_reported_and_one_of_a_preset_is_left_out() -> None:
-    found = sampling(
-        request(top_k=5, temperature=1.0), {"presence_penalty": 1.0, "penalty_decay": 0.9}, accepts={"temperature"}
-    )
-    assert ({"temperature": 1.0}, ["$.top_k"]) == (found.values, [loss.path for loss in found.losses])
+def test_a_setting_that_the_backend_does_not_know_is_reported_once_whoever_asks_for_it() -> None:
+    own = {"presence_penalty": 1.0, "penalty_decay": 0.9}
+    found = sampling(request(top_k=5, temperature=1.0, presence_penalty=0.5), own, accepts={"temperature"})
+    assert {"temperature": 1.0} == found.values
+    assert ["$.model", "$.top_k", "$.presence_penalty"] == [loss.path for loss in found.losses]
+    assert "penalty_decay 0.9: the backend has no such setting" == found.losses[0].detail
 
 
 @pytest.mark.parametrize("asked", [None, 1, 3, 8])

@@ -87,6 +87,21 @@ def test_what_a_server_cannot_do_is_refused_and_not_left_out(backend: Backend, m
             backend.call(asked)
 
 
+@EACH
+def test_tokens_before_a_text_are_sent_or_refused_and_ids_alone_stay_as_they_are(backend: Backend) -> None:
+    if backend.prepends:
+        assert [0, 5, "Hi"] == body(backend.call(ask(before=(0, 5))))["prompt"]
+        assert [7, 8] == body(backend.call(ask([7, 8], before=(0,))))["prompt"]
+        with pytest.raises(Unsupported, match="pictures"):
+            backend.call(ask(before=(0,), media=["aGk="]))
+    else:
+        with pytest.raises(Unsupported, match="token"):
+            backend.call(ask(before=(0,)))
+    bare = backend.bare_tokens_call("Hi")
+    assert (backend is COMPLETIONS) == (bare is not None)
+    assert bare is None or {"prompt": "Hi", "add_special_tokens": False} == body(bare)
+
+
 def test_completions_send_only_what_every_server_knows() -> None:
     """Some servers answer 422 to any other member."""
     sampling = {"temperature": 0.5, "top_p": 0.9, "top_k": 4, "seed": 1, "presence_penalty": 1, "logit_bias": {}}

@@ -59,6 +59,7 @@ class Ai00(Backend):
     title = "ai00_server"
     default_path = "/api/oai/v1"
     begins = True
+    no_ids = "it takes text alone, and prepares the state that a prompt begins from"
     grammars = ("kbnf",)
     settings = ("temperature", "top_p", "top_k", "presence_penalty", "frequency_penalty", "penalty_decay", "logit_bias")
 
@@ -68,7 +69,7 @@ class Ai00(Backend):
             raise Unsupported("echo" if ask.echo else "suffix", self.title)
         if ask.schema is not None:
             raise Unsupported("schema", self.title)
-        if not isinstance(ask.prompt, str):
+        if not isinstance(ask.prompt, str) or ask.before:
             raise Unsupported("a prompt in token ids", self.title)
         if ask.state is not None and not _ID.fullmatch(ask.state):
             raise Unsupported(

@@ -69,10 +69,10 @@ class Completions(Backend):
 
     def call(self, ask: Completion) -> HttpCall:
         """The request for a completion."""
-        if ask.suffix is not None or ask.state is not None:
-            raise Unsupported("suffix" if ask.suffix is not None else "state", self.title)
-        if ask.schema is not None:
-            raise Unsupported("schema", self.title)
+        asked = {"suffix": ask.suffix, "state": ask.state, "schema": ask.schema, "tokens before": ask.before or None}
+        for what, said in asked.items():
+            if said is not None:
+                raise Unsupported(what, self.title)
         members: dict[str, Any] = {
             "prompt": ask.prompt,
             "max_tokens": limit_of(ask),
@@ -113,6 +113,10 @@ class Completions(Backend):
     def tokens_call(self, text: str, *, plain: bool = False) -> HttpCall | None:
         """The request for a prompt's tokens. These servers read control tokens in any text: none of it is plain."""
         return None if plain else self._tokenize(prompt=text)
+
+    def bare_tokens_call(self, text: str) -> HttpCall | None:
+        """The request for a prompt's tokens without the first one of the model."""
+        return HttpCall("POST", "/../tokenize", encode({"prompt": text, _ADDS: False}))
 
     def _tokenize(self, **members: Any) -> HttpCall:
         """The request to its tokenizer, which puts before a text what a completion of it would have."""

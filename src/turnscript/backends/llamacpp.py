@@ -3,6 +3,7 @@
 | asked | wire |
 | --- | --- |
 | max_tokens, stops, stream | `n_predict`, `stop`, `stream` |
+| before | `prompt`: an array of ids, then the text |
 | media | `prompt`: `prompt_string` with a mark for each, `multimodal_data` in their order |
 | slot, visible, grammar, schema | `id_slot`, `preserved_tokens`, `grammar`, `json_schema` |
 | stream | `return_progress`, for how much of the prompt was cached |
@@ -90,6 +91,7 @@ class LlamaCpp(Backend):
     pins = True
     keeps = True
     names_stops = True
+    prepends = True
     grammars = ("gbnf",)
     scores = "n_probs"
     settings = (
@@ -105,7 +107,7 @@ class LlamaCpp(Backend):
         if ask.echo:
             raise Unsupported("echo", self.title)
         members: dict[str, Any] = {
-            "prompt": {"prompt_string": ask.prompt, "multimodal_data": ask.media} if ask.media else ask.prompt,
+            "prompt": _prompt_of(ask),
             "n_predict": limit_of(ask),
             "stop": stops_of(ask),
             "stream": ask.stream,
@@ -202,6 +204,15 @@ class LlamaCpp(Backend):
         except UNREADABLE:
             said = body[:200].decode("utf-8", "replace")
             raise UpstreamError(f"the model server sent no prompt: {said!r}", body=said) from None
+
+
+def _prompt_of(ask: Completion) -> Any:
+    """The prompt: text or ids, or an array of both, before which the server puts nothing of its own."""
+    if ask.media:
+        if ask.before:
+            raise Unsupported("tokens before a prompt with pictures", LlamaCpp.title)
+        return {"prompt_string": ask.prompt, "multimodal_data": ask.media}
+    return [*ask.before, ask.prompt] if ask.before and isinstance(ask.prompt, str) else ask.prompt
 
 
 class _Written(Struct):

@@ -13,6 +13,7 @@ import click
 
 import turnscript
 from turnscript.api import Api
+from turnscript.cli.check import check
 from turnscript.cli.convert import convert
 from turnscript.cli.data.group import data
 from turnscript.cli.detect import detect
@@ -30,7 +31,7 @@ from turnscript.cli.report import Fault, Screen, faults, table, usage
 from turnscript.cli.serve import serve
 from turnscript.cli.show import show
 from turnscript.errors import TurnscriptError
-from turnscript.registry import apis, formats, get_api, model_formats, title_of
+from turnscript.registry import apis, formats, get_api, model_formats, title_of, variants_of
 
 _EPILOG = """\b
 Examples:
@@ -123,6 +124,7 @@ def group() -> None:
     """
 
 
+group.add_command(check)
 group.add_command(convert)
 group.add_command(data)
 group.add_command(detect)
@@ -162,15 +164,21 @@ def list_apis(as_json: bool) -> None:
 @group.command("formats", epilog="\b\nExample:\n  turnscript formats --json")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def list_formats(as_json: bool) -> None:
-    """List the prompt formats: the registered ones, then those of well-known models."""
+    """List the prompt formats: the registered ones with their variants, then those of well-known models.
+
+    A variant is given as --variant, wherever a format is named.
+    """
     kinds = {"registered": formats(), "models": model_formats()}
     if as_json:
         _write_json(
-            {"name": name, "title": title_of(name), "kind": kind} for kind, names in kinds.items() for name in names
+            {"name": name, "title": title_of(name), "kind": kind, "variants": variants_of(name)}
+            for kind, names in kinds.items()
+            for name in names
         )
         return
-    registered, models = ([(name, title_of(name)) for name in names] for names in kinds.values())
-    _write("\n\n".join([table(("NAME", "WHAT"), registered), table(("NAME", "MODELS"), models)]))
+    registered = [(name, title_of(name), ", ".join(variants_of(name))) for name in kinds["registered"]]
+    models = [(name, title_of(name)) for name in kinds["models"]]
+    _write("\n\n".join([table(("NAME", "WHAT", "VARIANTS"), registered), table(("NAME", "MODELS"), models)]))
 
 
 def _choices(api: Api) -> str:

@@ -27,13 +27,14 @@ TEXT = "text"
 
 class Wishes(Struct, frozen=True):
     """How to convert. `side`: which of both an input is, or which is wanted of one that holds a request and its answer.
-    `asked`: the request that every input answers."""
+    `asked`: the request that every input answers. `variant`: of the format that inputs are in."""
 
     strict: bool = False
     compact: bool = False
     normalize_json: bool = False
     side: str = AUTO
     asked: Request | None = None
+    variant: str | None = None
 
 
 class Conversion:
@@ -94,8 +95,8 @@ class Conversion:
 
     def _read(self, data: bytes | str, source: str) -> Request | Exchange:
         if self.wishes.asked is None:
-            return read(data, source, self.target, self.wishes.side)
-        return replace(parse_exchange(data, source), request=self.wishes.asked)
+            return read(data, source, self.target, self.wishes.side, self.wishes.variant)
+        return replace(parse_exchange(data, source, variant=self.wishes.variant), request=self.wishes.asked)
 
     def recorded(self, response: Response) -> Exchange:
         """A recorded answer, with the request if that was named."""

@@ -13,7 +13,7 @@ from turnscript.api import Api
 from turnscript.cli.conversion import Conversion, Wishes, spaced
 from turnscript.cli.document import broke_off, job_of, note_issues
 from turnscript.cli.failures import BAD_INPUT, LOSSY, OK, Failed
-from turnscript.cli.options import NORMALIZE_JSON, Name, Option, SectionedCommand
+from turnscript.cli.options import NORMALIZE_JSON, Name, Option, SectionedCommand, variant_of
 from turnscript.cli.output import STREAM, Files, Sink, is_special
 from turnscript.cli.report import Losses, Screen, fault
 from turnscript.cli.rows import Rejects, conclude, convert_rows, default_rejects, write_losses
@@ -24,7 +24,7 @@ from turnscript.detection.template_format import is_place
 from turnscript.errors import InvalidInput, LossyConversion, TurnscriptError, UnknownName, UpstreamError
 from turnscript.format import VIEWS
 from turnscript.recognition import AUTO, REQUEST, SIDES, detect_answer, lookup
-from turnscript.registry import is_format
+from turnscript.registry import get_format, is_format
 from turnscript.rendered import Rendered
 
 _EPILOG = """\b
@@ -65,6 +65,7 @@ class Given:
     request: str | None
     profile: str | None
     view: str | None
+    variant: str | None
     flags: tuple[str, ...]
     normalize_json: bool
     stream: bool
@@ -85,7 +86,8 @@ class Given:
             if not equals:
                 raise click.UsageError(f"--set {flag}: write it as FLAG=VALUE")
             options[name] = value
-        named = {"profile": self.profile, "view": self.view}
+        variant = self.variant if is_format(self.target) else None  # else it is of what is read
+        named = {"profile": self.profile, "view": self.view, "variant": variant}
         return options | {name: value for name, value in named.items() if value is not None}
 
 
@@ -117,6 +119,12 @@ _NAMES, _TARGET, _FILES, _FORM = "Names", "What is written", "Files", "How it lo
     "--view",
     type=click.Choice(VIEWS),
     help="Of a transcript: archive (default) keeps everything, prompt is what a model sees.",
+)
+@_option(
+    _TARGET,
+    "--variant",
+    metavar="NAME",
+    help="A variant of the format of --to, or of the input if --to is an API; `turnscript formats` lists them.",
 )
 @_option(
     _TARGET,
@@ -170,7 +178,8 @@ def run(given: Given) -> int:
     _check_stream(given)
     _check_target(given)
     asked = None if given.request is None else _asked(given.request)
-    wishes = Wishes(given.strict, given.pretty is False, given.normalize_json, given.side, asked)
+    read_by = None if is_format(given.target) else given.variant
+    wishes = Wishes(given.strict, given.pretty is False, given.normalize_json, given.side, asked, read_by)
     conversion = Conversion(given.source, given.target, wishes, given.options)
     screen = Screen()
     with Source(given.file) as source:
@@ -316,6 +325,11 @@ def _check_target(given: Given) -> None:
                 f"`turnscript prompt {given.file} --template {given.target}`"
             ) from None
         raise
+    of = given.source if is_api else given.target
+    if given.variant is not None and of != AUTO:
+        if not is_format(of):
+            raise click.UsageError("--variant is for a format, and neither --from nor --to names one")
+        variant_of(get_format(of), given.variant)
     if is_api and given.view is not None:
         raise click.UsageError(f"--view is for transcripts, and {given.target} is an API")
     if not is_api and given.profile is not None:

@@ -159,7 +159,11 @@ def _table(found: Iterable[Found]) -> str:
 
 
 def _called(one: Detected) -> str:
-    return LEARNED if one.format is None else f"{one.format} (a guess)" if one.guess else one.format
+    """Return the format as other commands take it, and whether that is a guess."""
+    if one.format is None:
+        return LEARNED
+    named = f"{one.format} --variant {one.variant}" if one.variant else one.format
+    return f"{named} (a guess)" if one.guess else named
 
 
 def _of_template(model: str, one: Detected, own_words: Format) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from turnscript.cli.failures import LOSSY, OK
+from turnscript.cli.options import VARIANT_HELP, variant_of
 from turnscript.cli.output import STREAM, Files
 from turnscript.cli.prompt import FORMAT_HELP, FormatName
 from turnscript.cli.report import Losses, Screen, fault
@@ -50,7 +51,7 @@ class Given:
 
 @click.command("jinja", epilog=_EPILOG, short_help="Write the chat template of a format.")
 @click.option("--format", "name", type=FormatName(), required=True, help=FORMAT_HELP)
-@click.option("--variant", metavar="OPTION", help="An option of the format.")
+@click.option("--variant", metavar="NAME", help=VARIANT_HELP)
 @click.option("--output", "-o", metavar="FILE", help="Write here, whole or not at all, instead of standard output.")
 @click.option("--generation", is_flag=True, help="Mark what the model writes, for transformers' assistant masks.")
 @click.option(
@@ -97,12 +98,7 @@ def _format_of(given: Given) -> Format:
     if format_.template is not None and (given.generation or given.escape != AUTO):
         message = "--generation and --escape are for templates that turnscript writes, and this one is the model's own"
         raise click.UsageError(message)
-    if given.variant is None:
-        return format_
-    if given.variant not in format_.variants:
-        known = ", ".join(format_.variants) or "it has none"
-        raise click.UsageError(f"--variant: {format_.name} has no option {given.variant!r}; its options: {known}")
-    return format_.variant(given.variant)
+    return variant_of(format_, given.variant)
 
 
 def add(group: click.Group) -> None:

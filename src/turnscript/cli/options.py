@@ -7,9 +7,23 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from turnscript.format import Format
 from turnscript.registry import apis, named_formats
 
 NORMALIZE_JSON = "Spell the JSON of calls and results in one way; --strict does not mind that."
+
+
+VARIANT_HELP = "A variant of the format; `turnscript formats` lists them."
+
+
+def variant_of(format_: Format, variant: str | None) -> Format:
+    """Return a variant of a format, the format itself for None. Raises UsageError, which names those there are."""
+    if variant is None:
+        return format_
+    if variant not in format_.variants:
+        known = f"its variants: {', '.join(format_.variants)}" if format_.variants else "it has none"
+        raise click.UsageError(f"--variant: {format_.name} has no variant {variant!r}; {known}")
+    return format_.variant(variant)
 
 
 class Option(click.Option):

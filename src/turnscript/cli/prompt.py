@@ -18,7 +18,7 @@ from turnscript.asking import Written, left_out, written
 from turnscript.cli.advice import advice
 from turnscript.cli.conversion import spaced
 from turnscript.cli.failures import LOSSY, OK, Failed
-from turnscript.cli.options import NORMALIZE_JSON, Name
+from turnscript.cli.options import NORMALIZE_JSON, VARIANT_HELP, Name, variant_of
 from turnscript.cli.output import STREAM, Files, Sink, is_special
 from turnscript.cli.report import Losses, Screen, fault
 from turnscript.cli.rows import write_losses
@@ -43,6 +43,7 @@ Examples:
   turnscript prompt request.json --format rwkv-universal
   turnscript prompt request.json --format rwkv-goose --thinking --json
   turnscript prompt request.json --format ai00-v1 --spans
+  turnscript prompt request.json --format rwkv-goose --variant paren --thinking
   turnscript prompt request.json --template chat_template.jinja
   turnscript prompt request.json --format rwkv-goose --losses lost.jsonl --quiet
 
@@ -93,6 +94,7 @@ class Given:
     file: str
     format: str | None
     template: str | None
+    variant: str | None
     source: str
     thinking: bool | None
     as_json: bool
@@ -107,6 +109,7 @@ class Given:
 @click.argument("file", default=STREAM, metavar="[FILE|-]")
 @click.option("--format", type=FormatName(), help=FORMAT_HELP)
 @click.option("--template", metavar="PLACE", type=click.Path(readable=False), help=TEMPLATE_HELP)
+@click.option("--variant", metavar="NAME", help=VARIANT_HELP)
 @click.option(
     "--from", "source", type=Name(AUTO), default=AUTO, show_default=True, help="API or format of the request."
 )
@@ -131,7 +134,7 @@ def prompt(**given: Any) -> int:
 
 def run(given: Given) -> int:
     """Do it. Gives the exit code; raises TurnscriptError, Failed or UsageError."""
-    format_ = format_of(given.format, given.thinking, given.template)
+    format_ = format_of(given.format, given.thinking, given.template, given.variant)
     check_name(given.source)
     _check_places(given)
     with Source(given.file) as source:
@@ -198,8 +201,10 @@ def _written(request: Request, format_: Format, thinking: bool | None, *, normal
         raise click.UsageError(f"--thinking: {error.message}") from None
 
 
-def format_of(name: str | None, thinking: bool | None, template: str | None = None) -> Format:
-    """Return the format of a name, or the one of a chat template.
+def format_of(
+    name: str | None, thinking: bool | None, template: str | None = None, variant: str | None = None
+) -> Format:
+    """Return the format of a name, with its variant, or the one of a chat template.
 
     Raises UnknownName, InvalidInput for a place without a template that can be used, and UsageError if a model cannot
     think in it and should, or if not one of both is given.
@@ -207,6 +212,7 @@ def format_of(name: str | None, thinking: bool | None, template: str | None = No
     if (name is None) == (template is None):
         raise click.UsageError("give --format or --template" + (", and not both" if name is not None else ""))
     format_ = get_format(name) if name is not None else at_place(read_place(str(template)))
+    format_ = variant_of(format_, variant)
     if thinking and not has_thoughts(format_):
         raise click.UsageError(f"--thinking: {format_.name} has no place for thoughts")
     return format_

@@ -14,7 +14,7 @@ import click
 from turnscript.api import Api
 from turnscript.cli.conversion import spaced
 from turnscript.cli.failures import OK, Failed
-from turnscript.cli.options import ApiName, Name, Option, SectionedCommand
+from turnscript.cli.options import VARIANT_HELP, ApiName, Name, Option, SectionedCommand
 from turnscript.cli.output import STREAM, Files, Sink
 from turnscript.cli.prompt import (
     FORMAT_HELP,
@@ -70,6 +70,7 @@ class Given:
     file: str
     format: str | None
     template: str | None
+    variant: str | None
     request: str | None
     source: str
     thinking: bool | None
@@ -101,6 +102,7 @@ _PROMPT, _FORM = "What the model was asked", "How it is read and written"
     type=click.Path(readable=False),
     help=TEMPLATE_HELP,
 )
+@click.option("--variant", cls=Option, section=_PROMPT, metavar="NAME", help=VARIANT_HELP)
 @click.option("--request", cls=Option, section=_PROMPT, metavar="BODY", help="The request whose prompt this answers.")
 @click.option(
     "--from",
@@ -169,7 +171,7 @@ def read(**given: Any) -> int:
 
 def run(given: Given) -> int:
     """Do it. Gives the exit code; raises TurnscriptError, Failed or UsageError."""
-    format_ = format_of(given.format, given.thinking, given.template)
+    format_ = format_of(given.format, given.thinking, given.template, given.variant)
     _check(given)
     parser, request = _parser(given, format_)
     screen = Screen()

@@ -78,6 +78,8 @@ def _lists(error: UnknownName) -> str:
         return "this is an API; `turnscript formats` lists the formats"
     if error.kind == "API" and is_format(error.name):
         return "this is a prompt format; `turnscript apis` lists the APIs"
+    if error.kind.startswith("variant of "):
+        return "`turnscript formats` lists the variants of each format"
     if error.kind == "tool":
         return "name one of the tools of the file"
     if error.kind.startswith("format in "):

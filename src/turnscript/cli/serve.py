@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 CONFIG = "turnscript.toml"
 _BACKEND = "models.default.backend"
+_OF_THE_MODEL = ("format_", "template", "kind", "context", "preset")
+"""Options that are settings of the model that --backend names."""
 _PORT = click.IntRange(0, 65535)
 _NEEDS = {
     "starlette": "starlette",
@@ -47,6 +49,7 @@ Examples:
   turnscript serve --backend http://127.0.0.1:8080 --format rwkv-universal
   turnscript serve --backend embedded:model.gguf
   turnscript serve --backend embedded:model.gguf --context 32768
+  turnscript serve --backend http://127.0.0.1:8080 --format rwkv-goose --preset chat
   turnscript serve --config turnscript.toml
   turnscript serve --config turnscript.toml --check
 """
@@ -60,6 +63,7 @@ Examples:
 @click.option(
     "--context", type=click.IntRange(1), metavar="TOKENS", help="How many tokens a conversation of the model may have."
 )
+@click.option("--preset", metavar="NAME", help="How the model samples where a request does not say; see `show FORMAT`.")
 @click.option(
     "--config", type=click.Path(readable=False), metavar="FILE", help=f"The configuration; {CONFIG} if it is there."
 )
@@ -120,8 +124,7 @@ def _reloader(options: dict[str, Any], shipped: dict[str, Any] | None = None) ->
     except InvalidConfig as error:
         if options["backend"] is not None or (error.path, error.source) != (_BACKEND, COMMAND_LINE):
             raise
-        ours = (("--format", "format_"), ("--template", "template"), ("--kind", "kind"), ("--context", "context"))
-        given = [name for name, key in ours if options[key] is not None]
+        given = [f"--{key.rstrip('_')}" for key in _OF_THE_MODEL if options[key] is not None]
         message = f"no --backend is given, so there is no model for {' and '.join(given)}"
         remedy = f"add --backend URL; for a model of {path or CONFIG}, set it there"
         raise Failed(message, remedy=remedy, code=USAGE) from None
@@ -142,9 +145,7 @@ def _overrides(options: dict[str, Any]) -> dict[str, Any]:
     }
     if options["backend"] is not None:
         said |= {_BACKEND: options["backend"], "server.default_model": "default"}
-    said |= {
-        f"models.default.{key.rstrip('_')}": options.get(key) for key in ("format_", "template", "kind", "context")
-    }
+    said |= {f"models.default.{key.rstrip('_')}": options.get(key) for key in _OF_THE_MODEL}
     return {path: value for path, value in said.items() if value is not None}
 
 
@@ -234,6 +235,8 @@ def _banner(service: Service, address: str) -> None:
         if served.model.takes and served.model.why.startswith(DETECTED) and not served.model.guess:
             screen.note(f"    {served.model.why}")
         for sentence in [] if is_shipped(served.model) else served.sentences:
+            screen.note(f"    {in_line(sentence)}")
+        for sentence in served.shortfalls:
             screen.note(f"    {in_line(sentence)}")
         if short := _short_for_agents(served):
             screen.note(f"    {short}")

@@ -10,17 +10,20 @@ import click
 import msgspec
 
 from turnscript.cli.failures import OK
+from turnscript.cli.options import VARIANT_HELP, variant_of
 from turnscript.cli.output import STREAM, Files, Sink
 from turnscript.cli.prompt import FormatName, has_colours, legible, one_line, painted
 from turnscript.cli.report import table
 from turnscript.detection.template_format import get_format
 from turnscript.engine.spans import Span
 from turnscript.losses import Loss
+from turnscript.presets import Preset
 from turnscript.reference import Cut, Escaped, OwnWords, Reference, reference
 
 _EPILOG = """\b
 Examples:
   turnscript show rwkv-universal
+  turnscript show rwkv-goose --variant paren
   turnscript show ai00-v1 --json
   turnscript show chat_template.jinja
 """
@@ -35,15 +38,16 @@ _EVERYWHERE = 3
 
 @click.command(epilog=_EPILOG, short_help="Show how a format looks.")
 @click.argument("name", type=FormatName(), metavar="FORMAT")
+@click.option("--variant", metavar="NAME", help=VARIANT_HELP)
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
-def show(name: str, as_json: bool) -> int:
+def show(name: str, variant: str | None, as_json: bool) -> int:
     """Show what a prompt format looks like, and what it cannot carry.
 
     The page is made from the table that also renders and parses the format; `turnscript formats` lists the names.
     FORMAT may be the place of a model's own chat template, too: the page then says what that takes and how it is read.
     On a terminal, the format's own literals are blue, and what the model writes is underlined.
     """
-    page = reference(get_format(name))
+    page = reference(variant_of(get_format(name), variant))
     with Files() as files:
         out = files.open(STREAM)
         text = json.dumps(_record(page), ensure_ascii=False, indent=2) if as_json else "\n".join(_page(page, out))
@@ -68,7 +72,8 @@ def _page(page: Reference, out: Sink) -> Iterator[str]:
         yield from ("", click.style(title, bold=True) if coloured else title, "")
         yield from (f"  {line}" if line else "" for line in lines)
 
-    yield click.style(f"{page.name}: {page.title}", bold=True) if coloured else f"{page.name}: {page.title}"
+    named = f"{page.name} --variant {page.variant}" if page.variant else page.name
+    yield click.style(f"{named}: {page.title}", bold=True) if coloured else f"{named}: {page.title}"
     if page.template is not None:
         yield from section("The model's own words", _own_words(page.template))
     yield from section("A conversation", _text(page.conversation, coloured))
@@ -81,6 +86,10 @@ def _page(page: Reference, out: Sink) -> Iterator[str]:
     yield from section("What the example lost", [_said(loss) for loss in page.losses] or ["nothing"])
     yield from section("How content is kept apart from tags", _escapes(page.escapes))
     yield from section("Good to know", page.notes)
+    if page.presets:
+        yield from section("Sampling presets", _presets(page.presets))
+    if page.variants:
+        yield from section("Variants", _variants(page))
 
 
 def _own_words(own: OwnWords) -> Iterator[str]:
@@ -159,6 +168,16 @@ def _limits(page: Reference) -> list[str]:
     return table(("WHAT", "WHAT HAPPENS TO IT"), rows).split("\n") if rows else ["nothing that was tried was lost"]
 
 
+def _variants(page: Reference) -> list[str]:
+    """Return each variant with the first line of the examples that it writes otherwise."""
+    rows = [
+        (f"--variant {name}", " instead of ".join(map(_in_quotes, lines)) or "the example is the same")
+        for name, lines in page.variants.items()
+    ]
+    width = max(len(name) for name, _ in rows)
+    return [f"{name.ljust(width)}  {what}" for name, what in rows]
+
+
 def _said(loss: Loss) -> str:
     return f"{loss.path}: {loss.kind}: {loss.detail}"
 
@@ -169,6 +188,17 @@ def _escapes(escapes: Sequence[Escaped]) -> list[str]:
     rows = [(*_difference(one), _where(one)) for one in escapes]
     head = "A text that holds one of these is written with a backslash in it; reading takes it out again."
     return [head, "", *table(("IN A TEXT", "WRITTEN", "TEXTS OF"), rows).split("\n")]
+
+
+def _presets(presets: Sequence[Preset]) -> list[str]:
+    """What each preset sets, with the ranges of the document that gives it."""
+    rows = []
+    for preset in presets:
+        given = msgspec.structs.asdict(preset).values()
+        rows.append([f"{one:g}" if isinstance(one, float) else str(one) for one in given])
+    names = [name.upper() for name in Preset.__struct_fields__]
+    called = "A model of the gateway's configuration names one as `preset`, `serve` as --preset, a request as `preset`."
+    return [*table(["PRESET", *names[1:]], rows).split("\n"), "", "Of a range, its middle is used.", called]
 
 
 def _difference(one: Escaped) -> tuple[str, str]:

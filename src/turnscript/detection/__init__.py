@@ -85,6 +85,12 @@ def detect_told(names: Iterable[str], template: str = "", *, own: Iterable[Forma
     return msgspec.structs.replace(named, guess=True, reason=f"{named.reason} ({UNKNOWN})")
 
 
+def day_of(names: Iterable[str]) -> str | None:
+    """Return the day in the first of a model's names that has one, as yyyymmdd; what lies here under a name counts too,
+    if it can be read."""
+    return next((day for name in names if name and (day := _seen(name).date)), None)
+
+
 def rules(own: Iterable[Format] = ()) -> list[str]:
     """Return the default detection rule and the others that formats have clues for. `own`: more formats."""
     return rules_of(_clues(own))
@@ -184,4 +190,4 @@ def _read(
     )
 
 
-__all__ = ["Detected", "detect", "detect_told", "evaluate", "rules"]
+__all__ = ["Detected", "day_of", "detect", "detect_told", "evaluate", "rules"]

@@ -221,11 +221,16 @@ class ToolList:
                 if len(every_member(line)) != len(fields):
                     payload.lose("", "dropped", "a key comes twice: its last value alone is kept")
                 yield tool_from(fields)
-            except (InvalidRequest, msgspec.ValidationError) as error:
-                message = f"each line of a tool list must be one JSON object that defines a tool: {error}"
-                raise InvalidTranscript(
-                    message, line=payload.line + offset, column=1, expected="a JSON object"
-                ) from None
+            except InvalidRequest as error:
+                column = max(error.column, 1)
+                raise _no_tool(error.message, payload.line + offset, column) from None
+            except msgspec.ValidationError as error:
+                raise _no_tool(str(error), payload.line + offset, 1) from None
+
+
+def _no_tool(reason: str, line: int, column: int) -> InvalidTranscript:
+    message = f"each line of a tool list must be one JSON object that defines a tool: {reason}"
+    return InvalidTranscript(message, line=line, column=column, expected="a JSON object")
 
 
 def tool_line(tool: Tool, archive: bool) -> str:
@@ -379,15 +384,17 @@ def _is_object(text: str, open_: bool) -> bool:
 def _require_object(text: str, payload: Payload, remedy: str, open_: bool = False) -> None:
     if _is_object(text, open_):
         return
-    reason = ""
+    reason, line, column = "", 1, 1
     try:
         read_object(text)
     except InvalidRequest as error:
-        reason = f" ({error.message} at line {payload.line + max(error.line, 1) - 1}, column {max(error.column, 1)})"
+        line, column = max(error.line, 1), max(error.column, 1)
+        reason = f" ({error.message} at line {payload.line + line - 1}, column {column})"
     message = f"the payload must be a JSON object{reason}; correct it{', ' * bool(remedy)}{remedy}"
-    raise _bad_payload(payload, message, "a JSON object")
+    raise _bad_payload(payload, message, "a JSON object", line, column)
 
 
-def _bad_payload(payload: Payload, message: str, expected: str) -> InvalidTranscript:
+def _bad_payload(payload: Payload, message: str, expected: str, line: int = 1, column: int = 1) -> InvalidTranscript:
+    """Return the error of a payload. `line` and `column`: where in it."""
     got = respace(payload.text)[:40] if payload.text.strip() else "nothing"
-    return InvalidTranscript(message, line=payload.line, column=1, expected=expected, got=got)
+    return InvalidTranscript(message, line=payload.line + line - 1, column=column, expected=expected, got=got)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from abc import abstractmethod
 from sys import maxsize
@@ -20,6 +21,7 @@ from turnscript.reasons import is_cut
 
 SPACE = re.compile(r"[ \t\r\n]*")
 _LONGEST_HEAD = 8192
+_DECODER = json.JSONDecoder(parse_int=str)  # it only finds what is broken
 _BLANKS = " \t\r\n"
 _LEAST_OF_TAG = 2  # how much of a tag is hardly anything else
 
@@ -192,7 +194,7 @@ class CallSteps(Teller):
 
     def _end_cut_call(self, broken: bool) -> None:
         if self._strict:
-            self._fail("a call is not complete", len(self._held))
+            self._fail("a call is not complete", self._broken_at(len(self._held)))
         if not broken:
             if self._said:
                 self._events.append(PartEnd(self._index, None, self._raw()))
@@ -298,7 +300,7 @@ class CallSteps(Teller):
         """Keep the text of what began as a call and is none."""
         tentative = self._the_place().segment.tentative
         if self._strict and not tentative:
-            self._fail(detail, position)
+            self._fail(detail, self._broken_at(position) if complete else position)
         if kind and not tentative:
             self._call_issue(kind, detail, position)
         if self._said or self._machine is None:
@@ -312,6 +314,19 @@ class CallSteps(Teller):
         else:
             self._machine = None
             self._step = self._broken
+
+    def _broken_at(self, end: int) -> int:
+        """Return where the JSON of a call is broken, which has been read up to `end`; where it begins, if that is no
+        JSON, or is escaped."""
+        raw = "".join(self._call_raw)
+        if "{" in raw and self._the_place().escape.remove(raw) == raw:
+            try:
+                _DECODER.raw_decode(raw, raw.index("{"))
+            except json.JSONDecodeError as error:
+                return end - len(raw) + error.pos
+            except RecursionError:
+                pass
+        return self._opened - self._offset
 
     @abstractmethod
     def _mends(self) -> bool:

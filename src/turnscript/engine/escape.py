@@ -23,6 +23,7 @@ _BRACKETS = r"\[+/?[A-Za-z_]+(?:\]+|\Z)"  # whole, or an opening that goes on wi
 _TOKEN = re.compile(rf"<<[A-Z_]+|<[^<>\s]+>?|{_BRACKETS}|```\w*")
 _TAG = re.compile(rf"<<[A-Z_]+(?:>>)?|<[^<>\s]+>?|{_BRACKETS}")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_SEEN = re.compile(r".[^\s<>\[\]]*[>\]]*|.", re.DOTALL)  # so much of a tag is shown
 _LEADS = ("<<", "<", "[", "```")
 
 
@@ -97,6 +98,11 @@ class Escape:
     def holds(self, text: str) -> bool:
         """Return whether `apply` would change the text."""
         return any(first in text and lead in text and tag.search(text) is not None for lead, first, tag in self._tags)
+
+    def bare(self, text: str) -> list[tuple[int, str]]:
+        """Return the tags that no backslash breaks, each with its place: `apply` writes none."""
+        found = [match for *_, tag in self._tags for match in tag.finditer(text)]
+        return sorted({(one.start(), _SEEN.match(text, one.start())[0]) for one in found if text[one.end()] != "\\"})  # type: ignore[index]
 
     def forges(self, text: str) -> bool:
         """Return whether the text, so written, holds a tag: never, but under a policy that protects nothing."""

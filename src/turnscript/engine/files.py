@@ -7,18 +7,30 @@
     <|fim_prefix|>P<|fim_middle|><|fim_suffix|>S
 
 The separator fills a line. All else is content, to the byte: a line break at the very end belongs to the last file.
+A format without a separator has documents of one file.
 """
 
 from __future__ import annotations
+
+import re
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from turnscript.engine.escape import Escape
-from turnscript.engine.fill import Fill, FillOrder, fill_losses, read_content, read_fill, skip_mark, write_fill
+from turnscript.engine.fill import (
+    BYTE_ORDER_MARK,
+    Fill,
+    FillOrder,
+    fill_losses,
+    read_content,
+    read_fill,
+    skip_mark,
+    write_fill,
+)
 from turnscript.engine.plaintext import TextParser
 from turnscript.engine.spans import Span, text_of_spans
-from turnscript.errors import InvalidConversation, InvalidInput, UnknownName, Unsupported
+from turnscript.errors import InvalidConversation, InvalidInput, InvalidTranscript, UnknownName, Unsupported
 from turnscript.losses import Loss
 
 
@@ -52,16 +64,17 @@ class Files(Struct, frozen=True):
     """What a format declares for files: the orders of a fill, the separator, and the strings that end any text.
 
     The first order is that of documents, the first order that ends in the middle is that of prompts. Each order
-    protects its own literals; those of the format it belongs to, the layout adds (`within`).
+    protects its own literals; those of the format it belongs to, the layout adds (`within`). No separator: a document
+    is one file.
     """
 
     orders: tuple[FillOrder, ...]
-    separator: str
+    separator: str = ""
     ends: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for order in self.orders:
-            for literal in (*order.literals, self.separator):
+            for literal in (*order.literals, *self._separators):
                 if order.escape.apply(literal) == literal:
                     message = f"the escape of the fill order {order.name!r} does not protect {literal!r}"
                     raise InvalidInput(message, expected="an escape with that literal among its names")
@@ -69,7 +82,7 @@ class Files(Struct, frozen=True):
     @property
     def literals(self) -> tuple[str, ...]:
         """Return every control literal, each once."""
-        return tuple(dict.fromkeys([*(each for order in self.orders for each in order.literals), self.separator]))
+        return tuple(dict.fromkeys([*(each for order in self.orders for each in order.literals), *self._separators]))
 
     def order(self, name: str = "") -> FillOrder:
         """Return the order of that name; the first if none is named. Raises UnknownName."""
@@ -89,13 +102,28 @@ class Files(Struct, frozen=True):
 
     def stops(self, order: FillOrder) -> list[str]:
         """Return the strings that end a middle: where it ends, where anything else begins."""
-        strings = (order.end, *order.literals, self.separator, *self.ends)
+        strings = (order.end, *order.literals, *self._separators, *self.ends)
         return list(dict.fromkeys(string for string in strings if string))
 
     def within(self, escape: Escape, end: str) -> Files:
         """Return the files of a format with that escape, and with that string at the end of its documents."""
         orders = tuple(replace(order, escape=Escape(*escape.rules, *order.escape.rules)) for order in self.orders)
         return replace(self, orders=orders, ends=(*self.ends, end) if end else self.ends)
+
+    def mark_in(self, text: str) -> str:
+        """Return what shows that a text is files: how an order begins, or a separator that fills a line; else nothing.
+
+        No content has it bare, neither of files nor of a conversation in the same format.
+        """
+        opening = next((order.pieces[0] for order in self.orders if _opens(text, order.pieces[0])), "")
+        if opening or not self.separator:
+            return opening
+        stands = re.search(rf"(?:\A{BYTE_ORDER_MARK}?|\n){re.escape(self.separator)}(?=\r?\n|\Z)", text)
+        return self.separator if stands is not None else ""
+
+    @property
+    def _separators(self) -> tuple[str, ...]:
+        return (self.separator,) if self.separator else ()
 
     def _named(self, name: str) -> FillOrder:
         for order in self.orders:
@@ -106,7 +134,7 @@ class Files(Struct, frozen=True):
 
 def write_files(files: Files, sequence: FileSequence, order: FillOrder, *, open_: bool = False) -> list[Span]:
     """Return a sequence as spans. `open_`: for a model to continue, so the last file must be a fill."""
-    _check(sequence, open_)
+    _check(files, sequence, open_)
     spans: list[Span] = []
     for index, file in enumerate(sequence.files):
         if index or sequence.leading:
@@ -126,15 +154,18 @@ def sequence_losses(sequence: FileSequence, order: FillOrder) -> list[Loss]:
 
 def read_files(files: Files, text: str, order: FillOrder) -> FileSequence:
     """Return the sequence that a text holds. A text without a separator is one file. Raises InvalidTranscript."""
-    text = _unix_lines(text, files.separator)
     opening = order.pieces[0]
-    position = skip_mark(text, files.separator, opening)
-    first = f"{files.separator}\n"
-    sequence = FileSequence([], leading=text.startswith(first, position))
-    position += len(first) if sequence.leading else 0
+    position = skip_mark(text, opening)
+    sequence = FileSequence([])
+    if files.separator:
+        text = _unix_lines(text, files.separator)
+        position = skip_mark(text, files.separator, opening)
+        first = f"{files.separator}\n"
+        sequence.leading = text.startswith(first, position)
+        position += len(first) if sequence.leading else 0
     line = f"\n{files.separator}\n"
     while not text.startswith(opening, position):
-        end = text.find(line, position)
+        end = text.find(line, position) if files.separator else -1
         place = (position, end if end >= 0 else len(text))
         sequence.files.append(read_content(order.escape, text, place))
         if end < 0:
@@ -144,6 +175,25 @@ def read_files(files: Files, text: str, order: FillOrder) -> FileSequence:
     return sequence
 
 
+def readings(files: Files, text: str) -> list[tuple[FillOrder, FileSequence]]:
+    """Return what a text is in each order that reads it whole, those that read the same once: the first of them.
+
+    Raises the InvalidTranscript of the order that gets furthest, where none does.
+    """
+    found: list[tuple[FillOrder, FileSequence]] = []
+    errors: list[InvalidTranscript] = []
+    for order in files.orders:
+        try:
+            sequence = read_files(files, text, order)
+        except InvalidTranscript as error:
+            errors.append(error)
+        else:
+            found += [(order, sequence)] if all(sequence != other for _, other in found) else []
+    if not found:
+        raise max(errors, key=lambda error: (error.line, error.column))
+    return found
+
+
 def prompt_of(files: Files, sequence: FileSequence, order: FillOrder) -> FillPrompt:
     """Return the prompt whose continuation is the middle of the last file."""
     spans = write_files(files, sequence, order, open_=True)
@@ -151,9 +201,13 @@ def prompt_of(files: Files, sequence: FileSequence, order: FillOrder) -> FillPro
     return FillPrompt(text_of_spans(spans), spans, files.stops(order), begun, sequence_losses(sequence, order))
 
 
-def _check(sequence: FileSequence, open_: bool) -> None:
+def _check(files: Files, sequence: FileSequence, open_: bool) -> None:
     if not sequence.files:
         raise InvalidConversation("a sequence needs a file; for an empty one, give an empty text", path="files")
+    if not files.separator and (sequence.leading or len(sequence.files) > 1):
+        path = "leading" if sequence.leading else "files[1]"
+        message = "the format has nothing that stands between files; give one file, or choose a format with a separator"
+        raise InvalidConversation(message, path=path, expected="one file", got=f"{len(sequence.files)} files")
     for index, file in enumerate(sequence.files[:-1]):
         if isinstance(file, Fill):
             message = "only the last file may be a fill: a model goes on at the end"
@@ -162,6 +216,10 @@ def _check(sequence: FileSequence, open_: bool) -> None:
         message = "there is no hole to fill: the last file is a text"
         path = f"files[{len(sequence.files) - 1}]"
         raise InvalidConversation(message, path=path, expected="a fill", got="a text")
+
+
+def _opens(text: str, literal: str) -> bool:
+    return text.startswith((literal, BYTE_ORDER_MARK + literal))
 
 
 def _unix_lines(text: str, separator: str) -> str:

@@ -452,8 +452,13 @@ class JsonResult(PlainText):
             count = len(fields)
             name = None if text_of(found := fields.pop("name")) == "null" else string_of(found)
             content = fields.pop("content")
-        except (InvalidRequest, KeyError) as error:
-            message = f'a tool output must be one JSON object with "name" and "content" ({error})'
+        except InvalidRequest as error:
+            line, column = payload.line + max(error.line, 1) - 1, max(error.column, 1)
+            raise InvalidTranscript(
+                f"{_OUTPUT} ({error.message})", line=line, column=column, expected="a JSON object"
+            ) from None
+        except KeyError as error:
+            message = f"{_OUTPUT} ({error} is missing)"
             raise InvalidTranscript(message, line=payload.line, column=1, expected="a JSON object") from None
         if len(every_member(said)) != count:
             payload.lose("", "dropped", "a key comes twice: its last value alone is kept")
@@ -463,6 +468,9 @@ class JsonResult(PlainText):
         if is_text == (is_object(shown) or _is_array(shown)):
             payload.lose(".content", "approximated", "JSON is read as its text: a string as what it holds")
         return {"name": name, "content": [Text(text=shown)], **({"extra": fields} if fields else {})}
+
+
+_OUTPUT = 'a tool output must be one JSON object with "name" and "content"'
 
 
 def _is_array(text: str) -> bool:

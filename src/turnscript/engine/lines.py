@@ -1,16 +1,57 @@
-"""Owns line and column of positions in a text."""
+"""Owns line and column of positions in a text, and what a reader finds there, where all of it is asked for."""
 
 from __future__ import annotations
 
+import re
 from typing import NoReturn
 
+from msgspec import Struct
+
 from turnscript.errors import InvalidTranscript
+from turnscript.losses import Loss
+
+FAULT = "fault"
+UNESCAPED = "unescaped"
+_PLACE = re.compile(r"line (\d+)(?:, column (\d+))?\.?")
+
+
+class Finding(Struct, frozen=True, order=True):
+    """What is wrong with a transcript at a line and column, both from 1.
+
+    `kind`: FAULT for what a reader refuses, UNESCAPED for a mark of the format in a text; else what happens to what
+    stands there, as of a loss. `expected`: a short phrase, empty where it does not apply.
+    """
+
+    line: int
+    column: int
+    kind: str
+    message: str
+    expected: str = ""
+
+
+def found_loss(loss: Loss, otherwise: tuple[int, int]) -> Finding:
+    """Return what a loss says as a finding: at the place in its path, or where that has none, the one given."""
+    told = _PLACE.match(loss.path)
+    line, column = (int(told[1]), int(told[2] or 1)) if told else otherwise
+    member = loss.path[told.end() :] if told else loss.path
+    return Finding(line, column, loss.kind, f"{member}: {loss.detail}" if member else loss.detail)
+
+
+class Findings(Struct):
+    """All that is wrong with a transcript, and where its list of tools stands."""
+
+    all: list[Finding] = []
+    tools: tuple[int, int] = (1, 1)
 
 
 class Lines:
-    """Line and column of a position. Counted on from the last one asked for, so asking in order is linear."""
+    """Line and column of a position. Counted on from the last one asked for, so asking in order is linear.
 
-    def __init__(self, text: str) -> None:
+    `found`: where faults are kept, for those who want all of them; with None the first one is raised.
+    """
+
+    def __init__(self, text: str, found: Findings | None = None) -> None:
+        self.found = found
         self._text = text
         self._counted = 0
         self._line = 1
@@ -34,3 +75,39 @@ class Lines:
         line, column = self.at(position)
         got = self._text[position : position + 40].split("\n")[0]
         raise InvalidTranscript(message, line=line, column=column, expected=expected, got=got)
+
+    def note(self, position: int, message: str, expected: str) -> None:
+        """Raise the same error, or keep it: then reading goes on."""
+        try:
+            self.fail(position, message, expected)
+        except InvalidTranscript as error:
+            self.keep(error)
+
+    def keep(self, error: InvalidTranscript) -> None:
+        """Keep an error, or raise it where nobody asks for all."""
+        if self.found is None:
+            raise error
+        self.found.all.append(Finding(error.line, error.column, FAULT, error.message, error.expected))
+
+    def note_tools(self, position: int) -> None:
+        """Take note of where tools are defined, first of all."""
+        if self.found is not None and self.found.tools == (1, 1):
+            self.found.tools = self.at(position)
+
+    def place(self, position: int) -> str:
+        """Return the place of an item as its losses tell it: with a column, where all is asked for."""
+        line, column = self.at(position)
+        return f"line {line}" if self.found is None else f"line {line}, column {column}"
+
+    def lose(self, position: int, loss: Loss) -> None:
+        """Keep a loss of what stands at `position`, where all is asked for."""
+        if self.found is not None:
+            member = Loss(_PLACE.sub("", loss.path), loss.kind, loss.detail)
+            self.found.all.append(found_loss(member, self.at(position)))
+
+    def within(self, position: int, error: InvalidTranscript) -> InvalidTranscript:
+        """Return an error whose place is counted from `position` on, as the line 1 and column 1, with its own place."""
+        line, column = self.at(position)
+        error.column += column - 1 if error.line == 1 else 0
+        error.line += line - 1
+        return error

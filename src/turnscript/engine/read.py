@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import chain, pairwise
 from typing import NoReturn
 
 from msgspec import Struct
@@ -23,7 +24,7 @@ from turnscript.conversation import Item, Request, Tool, ToolCall, ToolsChange
 from turnscript.engine.attributes import read_attributes, scan_attributes
 from turnscript.engine.bodies import Metadata, ToolList
 from turnscript.engine.layout import layout_of
-from turnscript.engine.lines import Lines
+from turnscript.engine.lines import Findings, Lines
 from turnscript.engine.read_turns import begins_document, read_turns
 from turnscript.engine.table import Attribute, Document, Payload, Section, Segment
 from turnscript.errors import InvalidTranscript
@@ -37,7 +38,7 @@ _REMOVED = Attribute("removed", "removed", "names")
 
 
 class Block(Struct):
-    """A block as it was cut out: its turn or section, attributes, payload (still escaped), and first line.
+    """A block as it was cut out: its turn or section, attributes, payload (still escaped), first line, and start.
 
     `at_once`: its closing stands on the line behind its opening, which says nothing more.
     """
@@ -46,30 +47,41 @@ class Block(Struct):
     attributes: dict[str, Json]
     text: str
     line: int
+    start: int
     open: bool
     at_once: bool = False
 
 
-def read_document(document: Document, text: str) -> Request:
-    """Return the request that a transcript holds. Raises InvalidTranscript."""
+def read_document(document: Document, text: str, found: Findings | None = None) -> Request:
+    """Return the request that a transcript holds. Raises InvalidTranscript, unless all that is wrong goes to `found`:
+    then reading goes on behind each fault."""
     if not document.anchored:
-        return read_turns(document, text)
+        return read_turns(document, text, found)
+    text = _unix_lines(text.removeprefix("\ufeff"), _tags(document))
+    lines = Lines(text, found)
     request = Request()
     told = False  # whether there was metadata
     before: Block | None = None
-    for block in cut_blocks(document, text):
-        if block.kind is document.metadata:
-            if told or not all(map(_is_system, request.items)):
-                _misplaced(block, "metadata comes once, before the first turn")
-            told = True
-            _read_metadata(document, block, request)
-        elif block.kind is document.tools:
-            _read_tools(document, block, request)
-        elif isinstance(block.kind, Segment):
-            if before is not None and _leads_to_call(document, before, block):
-                request.items.pop()
-            request.items.append(_read_item(document, block.kind, block))
-        before = block
+    for block in _cut_blocks(document, text, lines):
+        try:
+            if block.kind is document.metadata:
+                if told or not all(map(_is_system, request.items)):
+                    _misplaced(block, "metadata comes once, before the first turn")
+                told = True
+                _read_metadata(document, block, request)
+            elif block.kind is document.tools:
+                lines.note_tools(block.start)
+                for loss in _read_tools(document, block, request):
+                    request.unread.append(loss)
+                    lines.lose(block.start, loss)
+            elif isinstance(block.kind, Segment):
+                if before is not None and _leads_to_call(document, before, block):
+                    request.items.pop()
+                request.items.append(_read_item(document, block.kind, block))
+            before = block
+        except InvalidTranscript as error:
+            lines.keep(error)
+            before = None
     return request
 
 
@@ -95,26 +107,31 @@ def opens_block(document: Document, text: str) -> bool:
 # Cutting a text into blocks.
 
 
-def cut_blocks(document: Document, text: str) -> Iterator[Block]:
+def _cut_blocks(document: Document, text: str, lines: Lines) -> Iterator[Block]:
     """Give the blocks of a transcript in order."""
     tags = _tags(document)
-    text = _unix_lines(text.removeprefix("\ufeff"), tags)
-    lines = Lines(text)
     opening: re.Match[str] | None = None
     end = 0  # of the last block, or of the opening line
-    for tag in tags.pattern.finditer(text):
+    for tag, following in pairwise(chain(tags.pattern.finditer(text), [None])):
+        assert tag is not None
         if opening is None:
             _require_blank(text, end, tag.start(), lines)
             if tag["closing"]:
-                lines.fail(tag.start(), f"{tag['closing']} closes a block that is not open", "an opening tag")
+                lines.note(tag.start(), f"{tag['closing']} closes a block that is not open", "an opening tag")
+                end = tag.end()
+                continue
             opening, end = tag, min(tag.end() + 1, len(text))
-        elif tag["closing"] and tags.closings[tag["closing"]] is tags.openings[opening["opening"]]:
+        elif tags.closes(tag, opening):
             block = _block(document, opening, text[end : max(tag.start() - 1, end)], lines, open_=False)
             block.at_once = tag.start() <= end and not block.attributes
             yield block
             opening, end = None, tag.end()
         else:
-            _fail_inside(document, opening, tag, lines)
+            _refuse_inside(document, opening, tag, lines)
+            if following is not None and tags.closes(following, opening):
+                continue  # it is content
+            yield _block(document, opening, text[end : max(tag.start() - 1, end)], lines, open_=False)
+            opening, end = (None, tag.end()) if tag["closing"] else (tag, min(tag.end() + 1, len(text)))
     if opening is None:
         _require_blank(text, end, len(text), lines)
     else:
@@ -141,6 +158,10 @@ class _Tags:
         )
         self.crlf = re.compile(self.pattern.pattern.removesuffix("$") + r"\r?$", re.MULTILINE)
 
+    def closes(self, tag: re.Match[str], opening: re.Match[str]) -> bool:
+        """Return whether a tag closes the block of an opening."""
+        return bool(tag["closing"]) and self.closings[tag["closing"]] is self.openings[opening["opening"]]
+
 
 @lru_cache(maxsize=64)
 def _tags(document: Document) -> _Tags:
@@ -164,10 +185,10 @@ def _require_blank(text: str, start: int, end: int, lines: Lines) -> None:
     if between.strip():
         position = start + len(between) - len(between.lstrip())
         word = text[position : position + 40].split("\n", maxsplit=1)[0]
-        lines.fail(position, f"text outside any block: {word!r}; put it between an opening and a closing tag", "a tag")
+        lines.note(position, f"text outside any block: {word!r}; put it between an opening and a closing tag", "a tag")
 
 
-def _fail_inside(document: Document, opening: re.Match[str], tag: re.Match[str], lines: Lines) -> NoReturn:
+def _refuse_inside(document: Document, opening: re.Match[str], tag: re.Match[str], lines: Lines) -> None:
     kind = _tags(document).openings[opening["opening"]]
     line = lines.at(opening.start())[0]
     found = tag[0].strip()[:60]
@@ -177,16 +198,19 @@ def _fail_inside(document: Document, opening: re.Match[str], tag: re.Match[str],
         f"{found} found before {kind.close.strip()}, inside the block that {opening['opening']} opened "
         f"on line {line}; close that block first{remedy}"
     )
-    lines.fail(tag.start(), message, kind.close.strip())
+    lines.note(tag.start(), message, kind.close.strip())
 
 
 def _block(document: Document, opening: re.Match[str], text: str, lines: Lines, *, open_: bool) -> Block:
     line, column = lines.at(opening.start())
     start, end = opening.span("attributes")
-    attributes = (
-        scan_attributes(opening.string, start, end, line, column + start - opening.start()) if start >= 0 else {}
-    )
-    return Block(_tags(document).openings[opening["opening"]], attributes, text, line, open_)
+    attributes: dict[str, Json] = {}
+    try:
+        if start >= 0:
+            attributes = scan_attributes(opening.string, start, end, line, column + start - opening.start())
+    except InvalidTranscript as error:
+        lines.keep(error)
+    return Block(_tags(document).openings[opening["opening"]], attributes, text, line, opening.start(), open_)
 
 
 # Reading a block.
@@ -216,20 +240,22 @@ def _read_metadata(document: Document, block: Block, request: Request) -> None:
     request.archived = fields["other"]
 
 
-def _read_tools(document: Document, block: Block, request: Request) -> None:
+def _read_tools(document: Document, block: Block, request: Request) -> list[Loss]:
+    """Read the tools of a block; gives what is not kept as it stands."""
     payload = _payload(document, block)
     tools: list[Tool] = _TOOLS.read(payload)
-    request.unread += [Loss(f"line {block.line}", loss.kind, loss.detail) for loss in payload.unread]
+    losses = [Loss(f"line {block.line}", loss.kind, loss.detail) for loss in payload.unread]
     marked = _CHANGE.key in block.attributes
     if not marked and not request.tools and all(map(_is_system, request.items)):
         _no_attributes(block)
         request.conversation.tools = tools
-        return
+        return losses
     turn = document.segment(ToolsChange.kind)
     attributes = (*turn.attributes, _CHANGE, _REMOVED)
     fields, hints = read_attributes(block.attributes, attributes, block.line)
     fields.pop(_CHANGE.key, None)
     request.items.append(ToolsChange(added=tools, **fields, hints=hints, open=block.open, at=f"line {block.line}"))
+    return losses
 
 
 def _is_system(item: Item) -> bool:

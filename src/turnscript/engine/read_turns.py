@@ -11,23 +11,24 @@ import re
 from collections import deque
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import NoReturn
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.conversation import Hints, Item, Request, System, Text, Thinking, Tool
+from turnscript.conversation import Hints, Item, Request, System, Text, Thinking, Tool, ToolCall
 from turnscript.engine.correlate import correlate
+from turnscript.engine.escape import Escape
 from turnscript.engine.jsonscan import value_end, values_end
 from turnscript.engine.layout import layout_of
-from turnscript.engine.lines import Lines
+from turnscript.engine.lines import UNESCAPED, Finding, Findings, Lines
 from turnscript.engine.names import lines_before
 from turnscript.engine.parse import Malformed, TurnParser
 from turnscript.engine.states import named_call, states_of
 from turnscript.engine.system import ALONE, ASKED, BEFORE, UNASKED
 from turnscript.engine.table import Document, Payload, ToolsPlace, Turn
 from turnscript.errors import InvalidTranscript
-from turnscript.events import PartEnd
+from turnscript.events import Event, PartDelta, PartEnd, PartStart
 from turnscript.jsontext import json_of
 from turnscript.losses import Loss
 
@@ -35,7 +36,7 @@ TIGHT = "tight"
 """The hint of a document whose turns have no white space before their closings, though the format writes it."""
 _BLANK = re.compile(r"\s*")
 _WORD = re.compile(r"\S+")
-_FLAG_SPACE = re.compile(r"\s*\Z")
+_NO_ESCAPE = Escape()  # what was parsed has none any more
 
 
 class Cut(Struct):
@@ -49,10 +50,10 @@ class Cut(Struct):
     last: bool = False
 
 
-def read_turns(document: Document, text: str) -> Request:
-    """Return the request that a transcript holds. Raises InvalidTranscript."""
+def read_turns(document: Document, text: str, found: Findings | None = None) -> Request:
+    """Return the request that a transcript holds. Raises InvalidTranscript, unless `found` takes all that is wrong."""
     text = _unix_lines(document, text.removeprefix("\ufeff"))
-    reader = _Reader(document, text)
+    reader = _Reader(document, text, found)
     request = Request()
     cuts = list(reader.cuts())
     request.conversation.tools = reader.told or []
@@ -62,7 +63,10 @@ def read_turns(document: Document, text: str) -> Request:
         cuts = [reader.without_space(cut) for cut in cuts]
     for index, cut in enumerate(cuts):
         cut.last = index == len(cuts) - 1
-        reader.read(cut, request, first=index == 0)
+        try:
+            reader.read(cut, request, first=index == 0)
+        except InvalidTranscript as error:
+            reader.lines.keep(error)
     correlate(request.items, document, {tool.name or "" for tool in request.tools})
     request.unread = reader.unread
     _note_unasked(document, request)
@@ -110,10 +114,10 @@ def _space_before(turn: Turn) -> str:
 class _Reader:
     """One transcript on its way to a request."""
 
-    def __init__(self, document: Document, text: str) -> None:
+    def __init__(self, document: Document, text: str, found: Findings | None) -> None:
         self.document = document
         self.text = text
-        self.lines = Lines(text)
+        self.lines = Lines(text, found)
         self.layout = layout_of(document)
         self._before: Turn | None = None
         self._last: Item | None = None
@@ -123,7 +127,7 @@ class _Reader:
         self._apart = place.open.strip() if place is not None and place.apart else ""
         self.told: list[Tool] | None = None
         self.unread: list[Loss] = []
-        self._unread_items: list[tuple[Item, Loss]] = []
+        self._unread_items: list[tuple[int, Loss]] = []  # of the turn that is read, each with its place
 
     def cuts(self) -> Iterator[Cut]:
         """Give the turns in order."""
@@ -153,7 +157,8 @@ class _Reader:
             elif (turn := self._unmarked(before)) is not None:
                 body, attributes = position, {}
             else:
-                self._no_turn(start)
+                position = self._no_turn(start, end)
+                continue
             cut, position = self._cut(turn, body, end, attributes)
             before = turn
             yield cut
@@ -169,27 +174,48 @@ class _Reader:
         assert place is not None
         close = place.close.strip()
         stop = self.text.find(close, start, end)
+        self.told = []
+        if inside := self._opened_inside(place.open.strip(), close, start, stop if stop >= 0 else end):
+            return inside
         if stop < 0:
-            self.lines.fail(start, f"the tool list has no {close}", close)
-        self.told = self._defined(place, self.text[start:stop], start)
+            self.lines.note(start, f"the tool list has no {close}", close)
+            return end
+        try:
+            self.told = self._defined(place, self.text[start:stop], start)
+        except InvalidTranscript as error:
+            self.lines.keep(error)
         return stop + len(close)
 
     def _defined(self, place: ToolsPlace, text: str, start: int, before: int = 0) -> list[Tool]:
         """Return the tools that a text defines, which begins at a place. `before`: how many there are before them."""
-        payload = Payload(text, {}, self.lines.at(start)[0], self.layout.escape)
-        tools = place.body.read(payload)
+        self.lines.note_tools(start)
+        payload = Payload(text, {}, 1, self.layout.escape)
+        try:
+            tools = place.body.read(payload)
+        except InvalidTranscript as error:
+            raise self.lines.within(start, error) from None
         for loss in payload.unread:
             number, rest = loss.path.removeprefix("[").split("]", 1)
-            self.unread.append(Loss(f"$.tools[{int(number) + before}]{rest}", loss.kind, loss.detail))
+            self._lose(start, Loss(f"$.tools[{int(number) + before}]{rest}", loss.kind, loss.detail))
         return tools
+
+    def _lose(self, position: int, loss: Loss) -> None:
+        """Keep what is not read as it stands at a place."""
+        self.unread.append(loss)
+        self.lines.lose(position, loss)
 
     def _unmarked(self, before: Turn | None) -> Turn | None:
         """Return the turn that begins behind another, or at the start, where no opening stands."""
         return next((turn for turn in self.document.turns if not turn.is_marked(before)), None)
 
-    def _no_turn(self, position: int) -> NoReturn:
+    def _no_turn(self, position: int, end: int) -> int:
+        """Refuse what stands where a turn must begin; returns where the next one does."""
         openings = " or ".join(turn.open.strip() for turn in self.document.turns if turn.open)
-        self.lines.fail(position, f"a turn must begin here: {openings}", openings)
+        self.lines.note(position, f"a turn must begin here: {openings}", openings)
+        found = _openings(self.document, all(turn.close for turn in self.document.turns)).search(
+            self.text, position + 1, end
+        )
+        return found.start() if found else end
 
     def _header(self, turn: Turn, position: int) -> tuple[int, dict[str, str]]:
         """Read what stands behind the opening: attributes, blanks, and the newline that belongs to it."""
@@ -200,7 +226,8 @@ class _Reader:
         line_end = text.find("\n", position)
         line_end = len(text) if line_end < 0 else line_end
         if turn.attributes and not text[position : position + 1].isspace() and position < len(text):
-            self._no_turn(position - len(turn.open))
+            self._no_turn(position - len(turn.open), len(text))
+            position = line_end
         attributes: dict[str, str] = {}
         known = {attribute.key for attribute in turn.attributes}
         for found in _WORD.finditer(text, position, line_end):
@@ -208,13 +235,14 @@ class _Reader:
             key, equals, value = word.partition("=")
             if not equals or key not in known:
                 expected = " or ".join(f"{one}=..." for one in sorted(known)) or "the end of the line"
-                self.lines.fail(found.start(), f"{word!r} is no attribute of {turn.open.strip()}", expected)
+                self.lines.note(found.start(), f"{word!r} is no attribute of {turn.open.strip()}", expected)
+                continue
             if key in attributes:
-                self.lines.fail(found.start(), f"the attribute {key!r} is given twice", "each attribute once")
+                self.lines.note(found.start(), f"the attribute {key!r} is given twice", "each attribute once")
             attributes[key] = self.layout.escape.remove(value)
         if not text.startswith(newlines, line_end):
             if line_end < len(text):
-                self.lines.fail(line_end, f"{turn.open.strip()} must be followed by {newlines!r}", repr(newlines))
+                self.lines.note(line_end, f"{turn.open.strip()} must be followed by {newlines!r}", repr(newlines))
             return line_end, attributes
         return line_end + len(newlines), attributes
 
@@ -228,10 +256,24 @@ class _Reader:
             return Cut(turn, content, start, attributes, open=False), stop
         core = turn.close.strip()
         stop = text.find(core, start, end)
+        if inside := self._opened_inside(turn.open.strip(), core, start, stop if stop >= 0 else end):
+            return Cut(turn, text[start:inside].rstrip() + _space_before(turn), start, attributes, open=False), inside
         # A tight closing may stand right behind the opening, which has taken the newline before it.
         if stop < 0:
             return Cut(turn, text[start:end], start, attributes, open=True), end
         return Cut(turn, text[start:stop], start, attributes, open=False), stop + len(core)
+
+    def _opened_inside(self, opening: str, close: str, start: int, end: int) -> int:
+        """Return where a turn begins before what is open is closed; 0 if none does, or not all faults are asked for."""
+        found = _openings(self.document, True).search(self.text, start, end) if self.lines.found is not None else None
+        if found is None or not self.layout.escape.holds(found[0]):
+            return 0
+        message = (
+            f"{found[0]} before {close}, which closes what {opening} opened; "
+            f"write that first, or write {self.layout.escape.apply(found[0])} if this is content"
+        )
+        self.lines.note(found.start(), message, close)
+        return found.start()
 
     def without_space(self, cut: Cut) -> Cut:
         """Return a turn with its text without the white space that belongs to its closing."""
@@ -239,6 +281,7 @@ class _Reader:
 
     def read(self, cut: Cut, request: Request, first: bool) -> None:
         """Read the items of a turn, and add them to the request."""
+        self._unread_items.clear()
         if cut.turn.segments[0].kind == System.kind:
             items = self._system(cut, request, first)
         else:
@@ -247,9 +290,9 @@ class _Reader:
             return
         line = self.lines.at(cut.start)[0]
         for item in items:
-            item.at = f"line {line}"
-        self.unread += [Loss(f"{item.at}{loss.path}", loss.kind, loss.detail) for item, loss in self._unread_items]
-        self._unread_items.clear()
+            item.at = item.at if item.at and self.lines.found is not None else f"line {line}"
+        for position, loss in self._unread_items:
+            self._lose(position, Loss(f"line {line}{loss.path}", loss.kind, loss.detail))
         if self._unsaid and isinstance(items[0], System):
             items[0].hints = Hints(turn="new")
         self._unsaid = False
@@ -279,18 +322,60 @@ class _Reader:
         states = states_of(self.document, turn, True, (), "tagged", names)
         parser = TurnParser(states, tools, strict=True, may_stay_open=cut.last)
         parser.lead = ""  # which is gone; more white space is of the text
+        parser.faults = None if self.lines.found is None else []
+        events: list[Event] = []
+        faults: list[Malformed] = []
         try:
             events = [*parser.feed(text), *parser.close()]
             self._stays_open = parser.stays_open
-            self._unread_items += parser.unread
+            faults = parser.faults or []
         except Malformed as error:
-            self.lines.fail(start + error.at, f"{error.detail}, in a turn that {turn.open.strip()} opened", "")
+            faults = [error]
+        for fault in faults:
+            self.lines.note(start + fault.at, f"{fault.detail}, in a turn that {turn.open.strip()} opened", "")
+        return list(self._parts(events, parser.unread, start, looks_for_marks=not faults))
+
+    def _parts(
+        self, events: list[Event], unread: list[tuple[Item, Loss]], start: int, looks_for_marks: bool
+    ) -> Iterator[Item]:
+        """Give what events told, read by the bodies of its kinds. `start`: where what was parsed stands."""
+        at = opened = said = start  # what was told so far, the opening of what goes on, and its content
+        for event in events:
+            if isinstance(event, PartStart):
+                said = at + len(event.raw)
+                opened = said - len(event.raw.lstrip())
+            elif isinstance(event, PartDelta) and at == said and event.raw[:1] == "\n" != event.text[:1]:
+                said += 1  # the newline of the opening
+            elif isinstance(event, PartEnd) and event.part is not None and self.lines.found is not None:
+                event.part.at = self.lines.place(opened)
+            if isinstance(event, PartEnd) and isinstance(event.part, ToolCall):
+                self._unread_items += [(opened, loss) for item, loss in unread if item is event.part]
+                yield event.part
+            elif isinstance(event, PartEnd) and event.part is not None:
+                self._read_part(event.part, said)
+                if looks_for_marks and self.layout.places[event.part.kind].body.plain:
+                    self._note_marks(event.part.kind, said, at)
+                yield event.part
+            at += len(event.raw)
+
+    def _read_part(self, part: Any, said: int) -> None:
+        """Read a text by the body of its kind. `said`: where it stands."""
+        payload = Payload("".join([one.text for one in part.content]), {}, 1, _NO_ESCAPE)
+        try:
+            for field, value in self.layout.places[part.kind].body.read(payload).items():
+                setattr(part, field, value)
         except InvalidTranscript as error:
-            line, column = self.lines.at(start)
-            raise InvalidTranscript(
-                error.message, line=line, column=column, expected=error.expected, got=error.got
-            ) from None
-        return [event.part for event in events if isinstance(event, PartEnd) and event.part is not None]
+            self.lines.keep(self.lines.within(said, error))
+        self._unread_items += [(said, loss) for loss in payload.unread]
+
+    def _note_marks(self, kind: str, start: int, end: int) -> None:
+        """Keep each mark of the format that stands in a text, where all is asked for."""
+        if self.lines.found is None:
+            return
+        escape = self.layout.places[kind].escape
+        for place, mark in escape.bare(self.text[start:end]):
+            message = f"{mark} stands in a text; the format writes {escape.apply(mark)}"
+            self.lines.found.all.append(Finding(*self.lines.at(start + place), UNESCAPED, message))
 
     def _system(self, cut: Cut, request: Request, first: bool) -> list[Item]:
         text, start = cut.text, cut.start
@@ -309,14 +394,16 @@ class _Reader:
             elif found is not None:
                 has_tools = True
                 text, rest = self._tools(start, place, text, found, request)
-        text, flagged = self._flags(text, request) if first else (text, False)
+        text, flagged = self._flags(text, start, request) if first else (text, False)
         nothing = not text and rest is None and (has_tools or flagged or (first and self.document.always_system))
         if nothing and not cut.attributes and not cut.open:
             self._unsaid = not (has_tools and place is not None and place.order == ALONE)
             return []
+        if self.text.startswith(text, start):
+            self._note_marks(System.kind, start, start + len(text))
         content = [escape.remove(one) for one in (text, rest) if one is not None]
         parts = [Text(text=one) for one in content]
-        return [System(content=list(parts), at=f"line {self.lines.at(start)[0]}")]
+        return [System(content=list(parts), at=self.lines.place(start))]
 
     def _tools(
         self, start: int, place: ToolsPlace, text: str, found: re.Match[str], request: Request
@@ -366,7 +453,7 @@ class _Reader:
             )
         return inner[: found.start()]
 
-    def _flags(self, text: str, request: Request) -> tuple[str, bool]:
+    def _flags(self, text: str, start: int, request: Request) -> tuple[str, bool]:
         """Return the text without the flags at its end, which are kept as a hint."""
         flags = self.document.flags
         found: list[str] = []
@@ -381,7 +468,7 @@ class _Reader:
             request.hints[ASKED] = " ".join(found)
             if found != [kind for kind in flags.tags if kind in found]:
                 detail = "flags of thoughts are written in the format's order, each once"
-                self.unread.append(Loss("line 1", "approximated", detail))
+                self._lose(start + len(text), Loss("line 1", "approximated", detail))
         return text, bool(found)
 
 
@@ -412,6 +499,17 @@ def _tag_line(document: Document) -> re.Pattern[str] | None:
     labelled = [turn for turn in turns if any("\n" in segment.body.literals for segment in turn.segments)]
     patterns += [rf"{re.escape(f'{turn.open}{turn.head_end}')}[^\r\n]*" for turn in labelled]  # the label's own line
     return re.compile(rf"(?:{'|'.join(patterns) or '(?!)'})[ \t]*\r?\n")
+
+
+@lru_cache(maxsize=64)
+def _openings(document: Document, anywhere: bool) -> re.Pattern[str]:
+    """Return what opens a turn: where it stands, or only behind a separator."""
+    if not anywhere:
+        return _labels(document)
+    literals = [turn.open.rstrip() for turn in document.known_turns if turn.open]
+    if document.tools_place is not None and document.tools_place.apart:
+        literals.append(document.tools_place.open.strip())
+    return re.compile("|".join(map(re.escape, sorted(literals, key=len, reverse=True))) or r"(?!)")
 
 
 @lru_cache(maxsize=64)

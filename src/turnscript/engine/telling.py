@@ -16,7 +16,7 @@ from turnscript.engine.layout import Place
 from turnscript.engine.machine import Machine
 from turnscript.engine.scanner import Look
 from turnscript.engine.states import Action, State, States
-from turnscript.engine.table import Group, Payload
+from turnscript.engine.table import Group
 from turnscript.events import Event, NextText, OneStream, PartDelta, PartEnd, PartStart
 from turnscript.losses import Loss
 
@@ -85,6 +85,7 @@ class Teller(OneStream, ABC):
         "_uncounted",
         "_waits",
         "_within",
+        "faults",
         "lead",
         "stays_open",
         "stops",
@@ -97,7 +98,8 @@ class Teller(OneStream, ABC):
         self.stays_open = False  # whether the text ended inside a thought
         self.stops: Sequence[str] = ()  # what a backend may have taken away at the end
         self.lead = states.turn.lead  # white space that the model writes first, and that is not of its text
-        self.unread: list[tuple[Item, Loss]] = []  # strictly: what of an item is not kept as it stands
+        self.unread: list[tuple[Item, Loss]] = []  # strictly: what of a call is not kept as it stands
+        self.faults: list[Malformed] | None = None  # strictly, where all are asked for: those so far
         self._may_stay_open = may_stay_open
         self._states = states
         self._tools = tools
@@ -250,14 +252,7 @@ class Teller(OneStream, ABC):
         if part is None:
             return
         self._part, self._skip = None, False
-        if self._strict:
-            text = "".join(self._texts)
-            payload = Payload(text, {}, 1, _NO_ESCAPE)
-            for field, value in self._states.layout.places[part.kind].body.read(payload).items():
-                setattr(part, field, value)
-            self.unread += [(part, loss) for loss in payload.unread]
-        else:
-            part.content = self._contents()  # type: ignore[attr-defined]
+        part.content = self._contents()  # type: ignore[attr-defined]
         self._events.append(PartEnd(self._index, part, self._raw()))
 
     def _the_machine(self) -> Machine:
@@ -284,15 +279,11 @@ class Teller(OneStream, ABC):
         self._issues.append(issue(kind, detail, self._opened, max(self._opened, self._offset + end)))
 
     def _fail(self, detail: str, position: int) -> None:
-        raise Malformed(detail, self._offset + position)
+        """Raise what a strict reader refuses, or keep it: then reading goes on as in what a model writes."""
+        fault = Malformed(detail, self._offset + position)
+        if self.faults is None:
+            raise fault
+        self.faults.append(fault)
 
 
 _NO_CALL = ToolCall(name="")
-
-
-class _Nothing:
-    def remove(self, text: str) -> str:
-        return text
-
-
-_NO_ESCAPE: Any = _Nothing()

@@ -213,8 +213,8 @@ class JsonTools(ToolTexts):
         for literal in self.literals if self.tag else ():
             text = text.replace(literal, " ")  # which no definition holds
         escape = _augmented(escape, self.rules) if self.rules else escape
-        values = json_values(escape.remove(text), payload)
-        return [self._tool(value, payload, index) for index, value in enumerate(values)]
+        values = _json_values(escape.remove(text), payload)
+        return [self._tool(value, place, index) for index, (value, place) in enumerate(values)]
 
     def _tool(self, text: str, payload: Payload, index: int) -> Tool:
         wrapper: dict[str, Json] = {}
@@ -293,7 +293,7 @@ class TaggedTools(JsonTools):
         lines, position = Lines(text), 0
         while tag := _TOOL_TAG.match(text, position):
             place = replace(payload, line=payload.line + lines.at(tag.end())[0] - 1)
-            end = _json_end(text, tag.end(), place)
+            end = _json_end(text, tag.end(), payload)
             tool = self._tool(text[tag.end() : end], place, len(found))
             if tag[1] is not None and _string(tag[1]) != tool.name:
                 raise not_a_tool(place, f"the tag says the name {tag[1]}, and the JSON {json_string(str(tool.name))}")
@@ -409,18 +409,18 @@ def _object_schema_of(short: str) -> dict[str, Any]:
     return {"type": "object", "properties": properties}
 
 
-def json_values(text: str, payload: Payload) -> Iterator[str]:
-    """Give the JSON objects in a text, also inside one array."""
-    position = 0
-    text = text.strip()
-    if text.startswith("["):
-        text = text[1:].removesuffix("]")
+def _json_values(text: str, payload: Payload) -> Iterator[tuple[str, Payload]]:
+    """Give the JSON objects in a text, also inside one array, each with its place."""
+    text = text.rstrip()
+    position, lines = len(text) - len(text.lstrip()), Lines(text)
+    if text.startswith("[", position):
+        position, text = position + 1, text.removesuffix("]")
     while rest := re.compile(r"[\s,]*").match(text, position):
         position = rest.end()
         if position >= len(text):
             return
         end = _json_end(text, position, payload)
-        yield text[position:end]
+        yield text[position:end], replace(payload, line=payload.line + lines.at(position)[0] - 1)
         position = end
 
 
@@ -436,6 +436,9 @@ def _json_end(text: str, position: int, payload: Payload) -> int:
     """Return where the JSON value ends that begins at a position."""
     try:
         return _DECODER.raw_decode(text, position)[1]
+    except json.JSONDecodeError as error:
+        place = replace(payload, line=payload.line + error.lineno - 1)
+        raise not_a_tool(place, error.msg, error.colno) from None
     except (ValueError, RecursionError) as error:
         raise not_a_tool(payload, str(error)) from None
 
@@ -463,10 +466,10 @@ def _string(text: str) -> str | None:
         return None
 
 
-def not_a_tool(payload: Payload, reason: str) -> InvalidTranscript:
-    """Return the error of a tool list that defines no tools."""
+def not_a_tool(payload: Payload, reason: str, column: int = 1) -> InvalidTranscript:
+    """Return the error of a tool list that defines no tools. `column`: where in the payload's first line."""
     message = f"the tool list must hold JSON objects that define tools: {reason}"
-    return InvalidTranscript(message, line=payload.line, column=1, expected="a JSON object with a name")
+    return InvalidTranscript(message, line=payload.line, column=column, expected="a JSON object with a name")
 
 
-__all__ = ["IndentedTools", "JsonTools", "MarkdownTools", "TaggedTools", "json_string", "json_values"]
+__all__ = ["IndentedTools", "JsonTools", "MarkdownTools", "TaggedTools", "json_string"]

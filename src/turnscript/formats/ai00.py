@@ -162,4 +162,4 @@ OPTIONS = {
     "merge-turns": replace(AI00, joints={**AI00.joints, **MERGED}),
 }
 
-FORMATS = (Format("ai00-v1", "ai00 Chat Format v1", AI00, CLUES, OPTIONS),)
+FORMATS = (Format("ai00-v1", "ai00 Chat Format v1", AI00, CLUES, OPTIONS, presets=("math", "chat", "creative")),)

@@ -291,14 +291,20 @@ GOOSE_OPTIONS = _options(GOOSE) | {
     "no-sentence": replace(GOOSE, tools_place=replace(TOOLS, close="\n]", footer="", also_behind=(TOOLS.footer,))),
 }
 
-FORMATS = (
-    Format("rwkv-goose", "RWKV Goose (RWKV-7 G1)", GOOSE, CLUES, GOOSE_OPTIONS),
-    Format("rwkv-goose-hermes", "RWKV Goose with calls in tags", HERMES, variants=_options(HERMES)),
-    Format(
-        "rwkv-goose-observation",
-        "RWKV Goose with calls as Python and observations",
-        OBSERVING,
-        variants=_options(OBSERVING),
-    ),
-    Format("ai00-v0", "ai00 Chat Format v0", HERMES, V0_CLUES, _options(HERMES)),
+PRESETS = ("math", "chat", "creative", "chat-2026")
+# The same models take all dialects. Where a clue fits several, the first by name is told: the plain format.
+FORMATS = tuple(
+    Format(name, title, document, clues, variants, presets=PRESETS, prepend_tokens=(0,))
+    for name, title, document, clues, variants in (
+        ("rwkv-goose", "RWKV Goose (RWKV-7 G1)", GOOSE, CLUES, GOOSE_OPTIONS),
+        ("rwkv-goose-hermes", "RWKV Goose with calls in tags", HERMES, CLUES, _options(HERMES)),
+        (
+            "rwkv-goose-observation",
+            "RWKV Goose with calls as Python and observations",
+            OBSERVING,
+            CLUES,
+            _options(OBSERVING),
+        ),
+        ("ai00-v0", "ai00 Chat Format v0", HERMES, V0_CLUES, _options(HERMES)),
+    )
 )

@@ -46,10 +46,11 @@ from turnscript.gateway.kinds import (
     Whole,
     preset_values,
 )
-from turnscript.gateway.listkinds import Files, Template, Variables
+from turnscript.gateway.listkinds import Files, Template, TokenIds, Variables
 from turnscript.gateway.modelformat import Found, detected, named, prompted, told
 from turnscript.gateway.modeltemplate import NOT_SOUGHT, Sought, Wishes, begins_otherwise, is_made, unused, written
 from turnscript.gateway.secret import Secret
+from turnscript.presets import words_of
 
 DEFAULT = "default"
 """What a model is called that only the command line knows."""
@@ -218,9 +219,9 @@ class Model(Struct, frozen=True, kw_only=True):
     Derived: `key` is the backend's API key, `sends` what other headers its requests carry, wherever both came from;
     `takes` the prompt format with its variant and first token, None if nothing tells it; `why` says how it was found,
     `guessed` whether names alone told it, and `guess` whether these say too little; `settled` whether the settings say
-    it. `source` is the chat template that the settings name, `reads` the format that they name beside it. `notes`: what
-    is to be told of templates that cannot be used, or are not; `control` the control tokens of the tokenizer. `own`
-    are the formats that the configuration declares.
+    it; `older` what it is too old for. `source` is the chat template that the settings name, `reads` the format that
+    they name, maybe beside it. `notes`: what is to be told of templates that cannot be used, or are not; `control` the
+    control tokens of the tokenizer. `own` are the formats that the configuration declares.
     """
 
     name: str = DEFAULT
@@ -242,6 +243,7 @@ class Model(Struct, frozen=True, kw_only=True):
     history: Annotated[History | None, Choice(("template", "generated"))] = None
     variant: Annotated[str | None, Text("the name of a variant of the format")] = None
     first_token: Annotated[str | None, Text("a string", empty=True)] = None
+    prepend_tokens: Annotated[tuple[int, ...], TokenIds()] = ()
     prompts: Annotated[dict[str, Any] | None, AnyTable("a table as ai00 has it")] = None
     normalize_json: Annotated[bool, Flag()] = False
     grammar: Annotated[Literal["auto", "off"], Choice(("auto", "off"))] = "auto"
@@ -265,6 +267,7 @@ class Model(Struct, frozen=True, kw_only=True):
     guessed: bool = False
     guess: bool = False
     settled: bool = False
+    older: str = ""
     source: TemplateSource | None = None
     reads: Format | None = None
     notes: tuple[str, ...] = ()
@@ -296,7 +299,7 @@ class Model(Struct, frozen=True, kw_only=True):
             other = begins_otherwise(self.source, facts)
             return self._taking(written(self.source, self.wishes, facts)) if other else self
         if self.settled:
-            return replace(self, notes=unused(sought.source))
+            return replace(self._dated(facts), notes=unused(sought.source))
         troubles = sought.troubles
         if sought.source is not None and not is_made(sought.source):
             found = written(sought.source, self.wishes, facts)
@@ -312,8 +315,18 @@ class Model(Struct, frozen=True, kw_only=True):
             return model
         return model._taking(found.finished(self.variant, self.first_token))
 
+    def _dated(self, facts: Facts) -> Model:
+        """The same model with the format that the settings name, as models take it that are as old as its names say."""
+        if self.reads is None or self.takes is None:
+            return self
+        files = [str(address.path) for address in self.backend if not address.is_web]
+        names = (facts.model, facts.root, facts.file, self.upstream_model, *files, self.name)
+        found = replace(Found(self.reads, self.why), guess=self.guess).dated(filter(None, names))
+        return self._taking(found.finished(self.variant, self.first_token))
+
     def _taking(self, found: Found) -> Model:
-        return replace(self, takes=found.format, why=found.why, guessed=found.guessed, guess=found.guess)
+        told: dict[str, Any] = {"guessed": found.guessed, "guess": found.guess, "older": found.older}
+        return replace(self, takes=found.format, why=found.why, **told)
 
     def begun_by(self, facts: Facts) -> Model:
         """The same model once its server has said which token begins a prompt, and whether it puts that there itself:
@@ -367,7 +380,7 @@ class Config(Struct, frozen=True, kw_only=True):
         if source is not None:
             found = written(source, replace(model, reads=reads).wishes, strict=True)
         elif format_ is not None:
-            found = named(format_)
+            found = named(format_).dated(("" if address.is_web else str(address.path), model.upstream_model or ""))
         elif model.prompts is not None:
             found = prompted(model.prompts)
         else:
@@ -375,7 +388,7 @@ class Config(Struct, frozen=True, kw_only=True):
         found = found.finished(model.variant, model.first_token)
         secrets = {"key": model.api_key, "sends": model.headers or {}}
         told_so: dict[str, Any] = {"source": source, "reads": reads, "settled": found.settled, "takes": found.format}
-        told_so |= {"why": found.why, "guessed": found.guessed, "guess": found.guess}
+        told_so |= {"why": found.why, "guessed": found.guessed, "guess": found.guess, "older": found.older}
         return cls(models=(replace(model, **secrets, **told_so),))
 
     @property
@@ -403,7 +416,7 @@ class Config(Struct, frozen=True, kw_only=True):
         return default
 
     def describe(self) -> tuple[Setting, ...]:
-        """Every setting in force. Of a model only what is set."""
+        """Every setting in force. Of a model only what is set, and the numbers of its presets."""
         found = [
             Setting(path, shown_value(kind, value), self.origins.get(path, "default"))
             for path, kind, value in values_of(self)
@@ -418,7 +431,18 @@ class Config(Struct, frozen=True, kw_only=True):
             ]
             if f"{place}.format" not in self.origins:
                 found.append(Setting(f"{place}.format", told, model.why or "detected"))
-        return tuple(found)
+            found += [
+                Setting(f"{place}.sampling.{name}", f"{value:g}", f"the preset {model.preset}")
+                for name, value in preset_values(model.preset).items()
+                if f"{place}.sampling.{name}" not in self.origins
+            ]
+        return (*found, *self._presets())
+
+    def _presets(self) -> Iterator[Setting]:
+        """Return the sampling presets that the formats of the models have, and their numbers."""
+        named = [name for model in self.models if model.takes is not None for name in model.takes.presets]
+        for name in dict.fromkeys(named):
+            yield Setting(f"presets.{name}", words_of(preset_values(name)), "built in; a model or a request names it")
 
 
 def fields_of(struct: type[Struct]) -> dict[str, Any]:

@@ -10,11 +10,13 @@ from turnscript.engine.plaintext import TextParser
 from turnscript.errors import UnknownName, UpstreamError
 from turnscript.events import PartDelta
 from turnscript.faults import fault_of
+from turnscript.format import Format
 from turnscript.gateway.doctor_findings import LOG, Check, Findings
 from turnscript.gateway.doctor_probe import COUNTING, OTHER, Heard, Patient
 from turnscript.gateway.generation import LENGTH
 from turnscript.gateway.kinds import AUTO
 from turnscript.gateway.states import shown
+from turnscript.presets import words_of
 from turnscript.serving import ModelCard
 
 SAMPLE = 48
@@ -81,6 +83,10 @@ async def about(patient: Patient) -> Check:
     else:
         found.say(f"a context of {patient.context} tokens")
     _look_at_trained(found, model.trained_context, patient.context)
+    if model.sampling_values:
+        found.say(f"samples with {words_of(model.sampling_values)}, where a request does not say")
+    for sentence in patient.served.shortfalls:
+        found.warn(sentence, "set `preset` and `sampling` as the server takes them, or name its member in `also`")
     if facts.slots is not None:
         found.say(f"{facts.slots} {'slot' if facts.slots == 1 else 'slots'}")
     found.figures = {"model": facts.model, "context": patient.context, "slots": facts.slots, "build": facts.build}
@@ -105,7 +111,30 @@ async def about(patient: Patient) -> Check:
         )
     elif facts.adds_bos and facts.bos_token:
         found.say(f"it puts {facts.bos_token!r} before each prompt")
+    await _before(patient, format_, found)
     return found.check
+
+
+async def _before(patient: Patient, format_: Format, found: Findings) -> None:
+    """The tokens that stand before a prompt, whoever puts them there, and those that models of the format want."""
+    served, upstream, wanted = patient.served, patient.upstream, list(format_.prepend_tokens)
+    told, own = list(served.before), await upstream.tokens("")
+    found.figures |= {"prepended": told == list(served.model.prepend_tokens) if served.model.prepend_tokens else None}
+    if told:
+        instead = f" in place of {own}" if own else ""
+        found.say(f"tokens {told} stand before each prompt{instead}, as `prepend_tokens` says")
+    elif not wanted:
+        return
+    elif upstream.backend.no_ids:
+        found.say(f"tokens {wanted} are not needed before a prompt: {upstream.backend.no_ids}")
+    elif own is not None and own[: len(wanted)] == wanted:
+        found.say(f"it puts tokens {wanted} before each prompt, as models of {format_.name} want")
+    else:
+        unlike = "does not put" if own is not None else "does not tell whether it puts"
+        found.say(
+            f"it {unlike} tokens {wanted} before a prompt, which models of {format_.name} want where a server prepares "
+            f"no state for them: `prepend_tokens = {wanted}` in the configuration puts them there"
+        )
 
 
 async def _states(patient: Patient, found: Findings) -> None:

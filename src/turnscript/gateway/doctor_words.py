@@ -30,6 +30,8 @@ async def words(patient: Patient) -> Check:
     template = format_.template
     if model.guess:
         found.warn(guessed(model), _SAY)
+    if model.older:
+        found.say(model.older)
     for note in model.notes:
         found.say(note)
     if template is None:

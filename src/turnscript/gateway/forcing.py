@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
+from functools import lru_cache
 from math import ceil
 from operator import attrgetter
 from typing import Any
 
 from msgspec import Struct
 
+from turnscript.backend import Backend
 from turnscript.conversation import (
     Assistant,
     Conversation,
@@ -33,11 +35,12 @@ from turnscript.conversation import (
     ToolCall,
     text_content,
 )
-from turnscript.errors import InvalidRequest
+from turnscript.errors import InvalidRequest, UnknownName
 from turnscript.events import Event, MessageEnd, PartEnd
 from turnscript.gateway.checks import CallFinding, check_value, read_json
 from turnscript.jsontext import Json, plain, text_of
 from turnscript.losses import Loss
+from turnscript.presets import get_preset, presets
 
 # Length.
 
@@ -243,12 +246,15 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "frequency_penalty": (-2, 2),
 }
 SAMPLING = frozenset({*_RANGES, "seed", "penalty_decay"})
+PRESET = "preset"
+"""What a request calls the preset that it names."""
 _SEEDS = 1 << 32
 _NEEDS = {
     "logit_bias": "its token ids are those of another tokenizer",
     "logprobs": "the model's server tells no log probabilities",
     "top_logprobs": "the model's server tells no log probabilities",
 }
+_NO_SUCH = "the backend has no such setting"
 _READ = (*_RANGES, "seed", *_NEEDS)
 _values_of = attrgetter(*_READ)
 _UNSAID = (None,) * len(_READ)
@@ -274,21 +280,20 @@ def sampling(
     *,
     accepts: Collection[str] = SAMPLING,
 ) -> Sampling:
-    """What to sample with: the preset's values, and over them the client's, each in its range.
+    """What to sample with: the model's own values (`preset`), those of a preset that the request names, and over them
+    the client's, each in its range. Raises InvalidRequest for a preset that there is not.
 
     `accepts`: the names that the backend takes.
     """
-    settings = request.settings
-    values = {name: value for name, value in preset.items() if name in accepts} if preset else {}
-    losses: list[Loss] = []
-    asked = _values_of(settings)
+    settings, asked = request.settings, _values_of(request.settings)
+    values, losses = _preset(request, preset or {}, accepts)
     if asked == _UNSAID and "top_logprobs" not in values:
         return Sampling(values, losses)
     for name, value in zip(_READ, asked, strict=True):
         if value is None or value is False or (name in _NEEDS and _is_empty(value)):
             continue
         if name not in accepts:
-            detail = _NEEDS.get(name, "the backend has no such setting")
+            detail = _NEEDS.get(name, _NO_SUCH)
             losses.append(Loss(path_of(request, name), "dropped", detail))
         else:
             values[name] = _in_range(name, value, path_of(request, name), losses)
@@ -296,6 +301,44 @@ def sampling(
         del values["top_logprobs"]
         losses.append(Loss(path_of(request, "top_logprobs"), "dropped", "log probabilities were not asked for"))
     return Sampling(values, losses)
+
+
+def _preset(request: Request, own: Mapping[str, float], accepts: Collection[str]) -> tuple[dict[str, Any], list[Loss]]:
+    """Return what the model's settings and a named preset say, and what of that the backend does not take. What the
+    client says itself is not missed."""
+    named = preset_in(request) if PRESET in request.extra else {}
+    values, losses = {**own, **named}, []
+    for name in untaken(values, accepts):
+        value = values.pop(name)
+        if getattr(request.settings, name, None) is None:
+            path = f"$.{PRESET}" if name in named else "$.model"
+            losses.append(Loss(path, "dropped", f"{name} {value:g}: {_NO_SUCH}"))
+    return values, losses
+
+
+def preset_in(request: Request) -> dict[str, float]:
+    """Return what the preset sets that a request names. Raises InvalidRequest."""
+    value = request.extra.get(PRESET)
+    said = None if value is None else plain(value)
+    if said is None:
+        return {}
+    try:
+        return get_preset(said).values()
+    except UnknownName as error:
+        expected = f"one of: {', '.join(presets())}"
+        raise InvalidRequest(str(error), path=f"$.{PRESET}", expected=expected, got=repr(said)) from None
+
+
+@lru_cache(maxsize=64)
+def accepted(backend: Backend) -> frozenset[str]:
+    """Return the names of the settings that a backend takes."""
+    known = backend.also.union(backend.settings, LOGPROBS if backend.tells_logprobs else ())
+    return known.difference(backend.drop)
+
+
+def untaken(values: Iterable[str], accepts: Collection[str]) -> list[str]:
+    """Return the settings that a backend does not take."""
+    return [name for name in values if name not in accepts]
 
 
 def _in_range(name: str, value: Any, path: str, losses: list[Loss]) -> Any:
@@ -344,6 +387,7 @@ def path_of(request: Request, field: str) -> str:
 
 __all__ = [
     "LOGPROBS",
+    "PRESET",
     "SAMPLING",
     "UNLIMITED",
     "Fit",
@@ -352,13 +396,16 @@ __all__ = [
     "Sampling",
     "Stops",
     "Structured",
+    "accepted",
     "check_answer",
     "choices",
     "estimated_tokens",
     "fit",
     "path_of",
+    "preset_in",
     "sampling",
     "sampling_of",
     "stops",
     "structured",
+    "untaken",
 ]

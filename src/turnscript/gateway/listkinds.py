@@ -1,4 +1,4 @@
-"""Owns settings that are several of one kind, paths of files or names of variables, and places of templates."""
+"""Owns settings that are several of one kind (files, variables, ids of tokens), and places of templates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from turnscript.detection.place import KINDS
-from turnscript.gateway.kinds import File, Kind, Texts, Variable, Wrong, located
+from turnscript.gateway.kinds import File, Kind, Texts, Variable, Wrong, in_toml, located
+
+_IDS = 1 << 31
 
 
 class Template(Kind, frozen=True):
@@ -24,6 +26,25 @@ class Template(Kind, frozen=True):
         if here.exists():
             return str(here)
         return f"{located(path, folder)}{mark}{name}" if path and located(path, folder).exists() else value
+
+
+class TokenIds(Kind, frozen=True):
+    """Ids of tokens."""
+
+    @property
+    def words(self) -> str:
+        return "an array of token ids"
+
+    def read(self, value: Any, folder: Path) -> tuple[int, ...]:
+        if not isinstance(value, list) or not all(type(one) is int and 0 <= one < _IDS for one in value):
+            raise Wrong
+        return tuple(value)
+
+    def of_text(self, text: str) -> Any:
+        return in_toml(text if text.lstrip().startswith("[") else f"[{text}]")
+
+    def shown(self, value: tuple[int, ...]) -> str:
+        return ", ".join(map(str, value)) or "none"
 
 
 class Files(Texts, frozen=True):

@@ -83,8 +83,9 @@ def _read(reader: Reads, name: str, given: Any, own: Mapping[str, Format], chang
         model, found = _templated(reader, at, model)
     else:
         found = _format(reader, at, model, own, changed)
+        model = replace(model, reads=found.undated)
     told: dict[str, Any] = {"takes": found.format, "why": found.why, "guessed": found.guessed, "guess": found.guess}
-    model = replace(model, key=_key(reader, at, model), settled=found.settled, **told)
+    model = replace(model, key=_key(reader, at, model), settled=found.settled, older=found.older, **told)
     if model.headers is not None:
         _warn_of_readers(reader, (*at, "headers"))
     return replace(model, sends=read_headers(reader, at, model)) if usable else None
@@ -150,6 +151,9 @@ def _check_kind(reader: Reads, at: Place, model: Model) -> None:
     backend, is_one = get_backend(model.kind), f"the backend is of the kind {model.kind!r}"
     if model.state is not None and not backend.begins:
         reader.wrong((*at, "state"), f"{is_one}, which has no states to begin from")
+    if model.prepend_tokens and backend.no_ids:
+        message = f"{is_one}, before whose prompts no token can stand: {backend.no_ids}"
+        reader.wrong((*at, "prepend_tokens"), message)
     if model.saved_slots and not backend.keeps:
         reader.wrong((*at, "saved_slots"), f"{is_one}, which saves no slots")
 
@@ -243,10 +247,11 @@ def _picked(reader: Reads, at: Place, model: Model, own: Mapping[str, Format], c
     """The format that is named, or that the model's file or names tell. `changed` goes before ai00's own."""
     known = _known(own, changed)
     files = [str(address.path) for address in model.backend if not address.is_web and not _missing(address.path)]
+    names = (*files, model.upstream_model or "", model.name)
     try:
         if model.format is not None:
-            return named(model.format, known)
-        found = detected((*files, model.upstream_model or "", model.name), known)
+            return named(model.format, known).dated(names)
+        found = detected(names, known)
     except (InvalidInput, UnknownName, OSError) as error:
         key = "backend" if model.format is None else "format"
         said = str(error) if isinstance(error, UnknownName) else _said(error)

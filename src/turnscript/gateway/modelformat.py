@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.detection import Detected, detect, detect_told
+from turnscript.detection import Detected, day_of, detect, detect_told
 from turnscript.format import Format
 from turnscript.registry import get_format, named_formats
 from turnscript.tableio.prompts import SECTION, read_prompts
@@ -28,11 +28,21 @@ class Found(Struct, frozen=True):
     """Whether names alone tell it: a chat template would be a surer sign."""
     guess: bool = False
     """Whether these names say too little, so that it is called a guess."""
+    older: str = ""
+    """What people are told of a model that is too old for all that its format has."""
+    undated: Format | None = None
+    """The format without regard to the age of its model, where that was looked at."""
 
     @property
     def settled(self) -> bool:
         """Return whether the settings say it."""
         return self.format is not None and not self.why.startswith(DETECTED)
+
+    def dated(self, names: Iterable[str]) -> Found:
+        """Return it with the variant that models as old as the day in their names take (requirements R-G-8, D-G-6)."""
+        aged = _aged(self.format, day_of(names)) if self.format is not None else None
+        format_, older = aged or (self.format, "")
+        return replace(self, format=format_, older=older, undated=self.format)
 
     def finished(self, variant: str | None, first_token: str | None) -> Found:
         """With a variant of the format, and another token before each document. Raises UnknownName."""
@@ -71,10 +81,22 @@ def told(names: Iterable[str], template: str, own: Mapping[str, Format] = NONE) 
 def _found(told: Detected, own: Mapping[str, Format]) -> Found:
     if told.format is None:
         return Found(None, told.reason)
-    format_ = own.get(told.format) or get_format(told.format)
+    format_, older = own.get(told.format) or get_format(told.format), ""
     if told.variant in format_.variants:
+        aged = _aged(format_, told.date)
         format_ = format_.variant(str(told.variant))
-    return Found(format_, f"{DETECTED}{told.reason}", told.evidence != "template" or told.exact is False, told.guess)
+        older = aged[1] if aged is not None and aged[0] == format_ else ""
+    guessed = told.evidence != "template" or told.exact is False
+    return Found(format_, f"{DETECTED}{told.reason}", guessed, told.guess, older)
+
+
+def _aged(format_: Format, day: str | None) -> tuple[Format, str] | None:
+    """Return the variant of a format that models of that day take, and why; None where it is the format itself."""
+    for clue in format_.clues:
+        if day is not None and day < clue.thinks_from and clue.older in format_.variants:
+            why = f"its name says {day}, and models from before {clue.thinks_from} were not trained to think when asked"
+            return format_.variant(clue.older), f"{why} (variant {clue.older})"
+    return None
 
 
 def prompted(prompts: Mapping[str, Any], path: str = SECTION) -> Found:

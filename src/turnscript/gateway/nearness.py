@@ -10,9 +10,12 @@ from turnscript.losses import Loss
 NOT_OWN = "no chat template of this model is at hand: its prompts have the words of the format, not the model's own"
 
 
-def wordlosses(model: Model, request: Request) -> list[Loss]:
-    """Return what is lost because of how a model is spoken to, for each of its answers."""
+def wordlosses(model: Model, request: Request, *, thinks: bool = False) -> list[Loss]:
+    """Return what is lost because of how a model is spoken to, for each of its answers. `thinks`: it is to think."""
     losses = []
+    if model.older and thinks:
+        asked = next((name for name in ("thinking", "effort") if getattr(request.settings, name) is not None), "model")
+        losses.append(Loss(request.paths.get(asked, f"$.{asked}"), "approximated", model.older))
     if model.guess:
         losses.append(Loss("$.model", "approximated", guessed(model)))
     template = model.takes.template if model.takes is not None else None
@@ -33,6 +36,7 @@ def sentences(model: Model, near: Nearness | None = None) -> list[str]:
         return list(model.notes)
     template = model.takes.template
     told = [guessed(model)] if model.guess else []
+    told += [model.older] if model.older else []
     if template is None:
         return [*told, *model.notes] if model.notes or model.settled else [*told, NOT_OWN]
     told += [model.why, template.sentence]

@@ -9,7 +9,7 @@ wrote before is put back as it wrote it; and what is asked for is made to fit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from operator import is_
 from time import time
 from typing import get_args
@@ -56,7 +56,7 @@ from turnscript.serving import Serving
 from turnscript.thoughts import restore_thoughts, sealed
 
 HANDLED = (
-    *("store", "previous_response_id", "background", "stream_options", "tool_choice", states.MEMBER),
+    *("store", "previous_response_id", "background", "stream_options", "tool_choice", states.MEMBER, forcing.PRESET),
     *HOSTED_MEMBERS,
 )
 """Unnamed members that the gateway itself reads."""
@@ -334,7 +334,7 @@ class Preparation(Struct, kw_only=True):
         now = self.sessions.since(session) if format_.template is not None else None
         made = format_.prompt(asked, thinking=thinks, replays=recalled.replays, normalize_json=spells, now=now)
         prompt = offered.bind(made)
-        losses = [*offered.located(prompt.losses), *wordlosses(self.served.model, asked)]
+        losses = [*offered.located(prompt.losses), *wordlosses(self.served.model, asked, thinks=bool(thinks))]
         return prompt, seeing.text(prompt.text), losses
 
     def _held(self, prompt: Prompt, losses: list[Loss]) -> Held | None:
@@ -374,7 +374,7 @@ class Preparation(Struct, kw_only=True):
     async def _fitted(self, request: Request, text: str | list[int], losses: list[Loss]) -> tuple[int, int]:
         """The tokens of the prompt, and how many the answer may have."""
         served, said = self.served, _limit_of(request)
-        tokens = served.estimate(text) if isinstance(text, str) else len(text)
+        tokens = served.estimate(text) + len(served.before) if isinstance(text, str) else len(text)
         if not self.fits:
             return tokens, 1
         path = request.paths.get("max_tokens", "$.max_tokens")
@@ -403,14 +403,14 @@ class Preparation(Struct, kw_only=True):
     def _completion(
         self,
         request: Request,
-        text: str,
+        text: str | list[int],
         allowed: int,
         own_stops: Sequence[str],
         losses: list[Loss],
         state: str | None,
     ) -> Completion:
         served, model, backend = self.served, self.served.model, self._backend
-        sampling = forcing.sampling(request, model.sampling_values, accepts=_accepted(backend))
+        sampling = forcing.sampling(request, model.sampling_values, accepts=forcing.accepted(backend))
         visible = [*model.visible, *(served.special_tokens if own_stops else ())]
         losses += sampling.losses
         sent, asked = own_stops, request.settings.stop
@@ -421,6 +421,7 @@ class Preparation(Struct, kw_only=True):
             # would not know the difference, or does not say, only we look for them.
             if backend.names_stops and not (own_stops and request.tools):
                 sent = forcing.told_stops(stops.sent, own_stops, served.special_tokens if own_stops else ())
+        media = () if self.seeing is None else self.seeing.media
         return Completion(
             prompt=text,
             max_tokens=allowed,
@@ -429,8 +430,18 @@ class Preparation(Struct, kw_only=True):
             sampling=sampling.values,
             visible=visible,
             state=state,
-            media=() if self.seeing is None else self.seeing.media,
+            media=media,
+            before=self._before(losses, media=bool(media)) if model.prepend_tokens and isinstance(text, str) else (),
         )
+
+    def _before(self, losses: list[Loss], *, media: bool) -> Sequence[int]:
+        """The tokens before a prompt in text. What the settings want there and the server cannot be told is a loss."""
+        before = self.served.before
+        if before and not media:
+            return before
+        why = "`prepend_tokens` cannot stand before a prompt with pictures or sounds" if media else ""
+        losses.append(Loss("$.model", "dropped", why or self.served.unprepended))
+        return ()
 
     # A text.
 
@@ -450,13 +461,13 @@ class Preparation(Struct, kw_only=True):
             prompt, stops, suffix = fill.text, fill.stops, None
             losses += fill.losses
         tokens, allowed = await self._fitted(request, prompt, losses)
-        ask = self._completion(request, "", allowed, stops, losses, state)
+        ask = self._completion(request, prompt, allowed, stops, losses, state)
         ends = [stop for stop in (*stops, *(request.settings.stop or ())) if stop]
         return Prepared(
             request=request,
             served=self.served,
             caller=self.caller,
-            ask=replace(ask, prompt=prompt, suffix=suffix, stops=ends),
+            ask=replace(ask, suffix=suffix, stops=ends),
             new_parser=lambda: TextParser(ends),
             new_controls=lambda: Controls() if echo is None else Controls(outward=[texts.Echo(echo)]),
             choices=choices,
@@ -473,12 +484,6 @@ class Preparation(Struct, kw_only=True):
     @property
     def _backend(self) -> Backend:
         return self.served.pool.members[0].upstream.backend
-
-
-@lru_cache(maxsize=64)
-def _accepted(backend: Backend) -> frozenset[str]:
-    """The names of the settings that a backend takes."""
-    return backend.also.union(backend.settings, forcing.LOGPROBS if backend.tells_logprobs else ())
 
 
 def _call_policy(policy: Policy) -> CallPolicy:

@@ -24,6 +24,7 @@ from turnscript.gateway.capacity import free_memory, in_bytes, planned
 from turnscript.gateway.config import Config, Limits, Model
 from turnscript.gateway.constraining import takes_grammars
 from turnscript.gateway.embedded import Embedded, clock
+from turnscript.gateway.forcing import accepted, untaken
 from turnscript.gateway.kinds import AUTO
 from turnscript.gateway.limits import Gate, Tell
 from turnscript.gateway.logs import say
@@ -167,6 +168,32 @@ class Served:
         return self._sentences[1]
 
     @property
+    def shortfalls(self) -> list[str]:
+        """Return what its settings ask for and its servers do not do, each a sentence for people."""
+        asked = self.model.sampling_values
+        missing: dict[str, str] = {}
+        for backend, _ in self.backends():
+            for name in untaken(asked, accepted(backend)):
+                missing.setdefault(f"{name} {asked[name]:g}", backend.title)
+        told = [f"its sampling has {said}, which {title} does not take" for said, title in missing.items()]
+        if self._pool is not None and self.before != self.model.prepend_tokens:
+            told.append(f"{self.unprepended}, so they are left out")
+        return told
+
+    @property
+    def before(self) -> tuple[int, ...]:
+        """The tokens that stand before a prompt in text; none where its servers cannot be told."""
+        wanted = self.model.prepend_tokens
+        return wanted if wanted and any(member.upstream.prepends for member in self.pool.members) else ()
+
+    @property
+    def unprepended(self) -> str:
+        """Return why the tokens that are to stand before a prompt do not."""
+        backend = self.pool.members[0].upstream.backend
+        said = list(self.model.prepend_tokens)
+        return f"`prepend_tokens` {said} cannot be told to {backend.title} that have no tokenizer to ask"
+
+    @property
     def special_tokens(self) -> list[str]:
         """The tags of the format."""
         format_ = self.format
@@ -284,6 +311,9 @@ class Served:
         if model.state is not None and not backend.begins:
             message = f"the model {self.name!r} is to begin from a state, and its server is taken for {backend.title}"
             raise InvalidInput(f'{message}, which has none: say `kind = "ai00"` if it has, or leave out `state`')
+        if model.prepend_tokens and backend.no_ids:
+            message = f"tokens are to stand before the prompts of {self.name!r}, and its server is taken for"
+            raise InvalidInput(f"{message} {backend.title}: {backend.no_ids}. Leave out `prepend_tokens`")
         if model.saved_slots and not backend.keeps:
             message = f"the slots of {self.name!r} are to be saved, and its server is taken for {backend.title}"
             raise InvalidInput(f"{message}, which saves none: leave out `saved_slots`")
@@ -379,13 +409,18 @@ class Served:
         if self.counts_tokens:
             for member in self.pool.members:
                 if member.healthy and (count := await member.upstream.count(text)) is not None:
-                    return count, True
-        return self.estimate(text), False
+                    return count + self._more_before, True
+        return self.estimate(text) + self._more_before, False
+
+    @property
+    def _more_before(self) -> int:
+        """How many tokens stand before a prompt beside the one that its server counts."""
+        return len(before) - bool(self._facts.adds_bos) if (before := self.before) else 0
 
     def card(self, name: str | None = None) -> ModelCard:
         """The model as lists show it, under its own name or under an alias."""
         takes = self.model.takes
-        thinks = takes is not None and takes.document.generation.thinking_kind is not None
+        thinks = takes is not None and not self.model.older
         answer = self.model.max_tokens_limit or self.context
         shapes = takes_grammars(self.backends(), self.model)
         return ModelCard(

@@ -16,13 +16,14 @@ from turnscript.engine.fill import Fill
 from turnscript.errors import InvalidRequest, Unsupported
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from turnscript.format import Format
+from turnscript.gateway.forcing import PRESET
 from turnscript.gateway.states import MEMBER
 from turnscript.jsontext import plain
 from turnscript.losses import Loss
 from turnscript.wire import mismatch
 
 ECHO, BEST = "echo", "best_of"
-HANDLED = ("suffix", "prompt", MEMBER, ECHO, BEST)
+HANDLED = ("suffix", "prompt", MEMBER, PRESET, ECHO, BEST)
 """Unnamed members that are read here."""
 
 

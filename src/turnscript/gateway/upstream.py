@@ -151,13 +151,31 @@ class Upstream:
 
     async def tokens(self, text: str, *, plain: bool = False) -> list[int] | None:
         """The ids of a text's tokens, as a prompt or, `plain`, as content; None if the server cannot tell."""
-        asked_in_vain = any(
-            self._silent[1:]
-        )  # a prompt is nothing to send where nobody answered a question without one
-        counts = self.backend.counts(self.known) and not asked_in_vain
-        call = self.backend.tokens_call(text, plain=plain) if counts else None
+        call = self.backend.tokens_call(text, plain=plain) if self.counts else None
         body = await self.told(call) if call is not None else None
         return self.backend.read_tokens(body) if body is not None else None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it has a tokenizer to ask. A prompt is nothing to send where nobody answered a question without
+        one."""
+        return self.backend.counts(self.known) and not any(self._silent[1:])
+
+    @property
+    def prepends(self) -> bool:
+        """Whether tokens can be put before a prompt in text: by the server, or with the tokens that it tells."""
+        return self.backend.prepends or (self.counts and self.backend.bare_tokens_call("") is not None)
+
+    async def in_ids(self, ask: Completion) -> Completion:
+        """The same request with a prompt of ids, which begins with the tokens that stand before it. Raises
+        UpstreamError where the server does not tell those of the text."""
+        assert isinstance(ask.prompt, str)
+        call = self.backend.bare_tokens_call(ask.prompt) if self.counts else None
+        body = await self.told(call) if call is not None else None
+        if body is None:
+            message = f"{at(self.name)} does not tell the tokens of a prompt, before which others are to stand"
+            raise UpstreamError(message, upstream=503, retryable=True)
+        return replace(ask, prompt=[*ask.before, *self.backend.read_tokens(body)], before=())
 
     async def written(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None) -> str | None:
         """The prompt that it makes of messages of a chat; None if it cannot be asked, or refuses them."""
@@ -255,6 +273,8 @@ class Answer:
         upstream, limits = self._upstream, self._upstream.timeouts
         if self._ask.state is not None:
             self._ask = replace(self._ask, state=await upstream.listed.id_of(self._ask.state))
+        if self._ask.before and not upstream.backend.prepends:
+            self._ask = await upstream.in_ids(self._ask)
         call = upstream.backend.call(self._ask)
         alarms = self._alarms = upstream.alarms
         loop = self._loop = alarms.loop

@@ -30,10 +30,10 @@ _NAMES = {
     "orders": "order",
 }
 # What follows from other keys: the class of items from `kind`, the table from all the rest. A file has no variants, and
-# no template beside it.
+# no template beside it; what its models want of a server is said in the server's configuration.
 _IMPLIED: Mapping[type[Struct], frozenset[str]] = {
     Segment: frozenset({"item"}),
-    Format: frozenset({"document", "history", "template", "variants", "words"}),
+    Format: frozenset({"document", "history", "prepend_tokens", "presets", "template", "variants", "words"}),
 }
 # Keys that the engine wants and a file may leave out; what they are then, `struct` knows.
 _OPTIONAL = {(Generation, "stops_with_tools"), (Format, "title")}

@@ -13,7 +13,7 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
-from turnscript.cli.options import Option
+from turnscript.cli.options import VARIANT_HELP, Option
 from turnscript.cli.prompt import FormatName
 from turnscript.datasets.hosted_tools import HOSTED
 from turnscript.datasets.plan import (
@@ -128,7 +128,7 @@ encoding_options = all_of(
     option(TOKENS, "--to", type=FormatName(), metavar="FORMAT", help="Prompt format; `turnscript formats` lists them."),
     template_option,
     option(TOKENS, "--date", metavar="DATE", help="The date that a template may write. Default: today's."),
-    option(TOKENS, "--variant", metavar="OPTION", help="An option of the format."),
+    option(TOKENS, "--variant", metavar="NAME", help=VARIANT_HELP),
     option(
         TOKENS,
         "--tokenizer",
