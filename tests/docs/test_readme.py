@@ -26,6 +26,8 @@ PAGES = sorted(
     for pattern in ("*.md", "docs/**/*.md", "examples/*.md", "tiny/*.md", "benchmarks/*.md")
     for page in ROOT.glob(pattern)
 )
+DOCUMENTS = [page for page in PAGES if page.startswith("docs/formats/")]
+"""A page for each of the documents that formats were made from."""
 
 
 def blocks(language: str, page: Path = README) -> list[str]:
@@ -64,7 +66,7 @@ def _output(command: str) -> str:
 
 @pytest.mark.parametrize(
     "name",
-    ["README.md", "docs/universal-transcript.md", "docs/grammars.md", "docs/chat-templates.md", "docs/models.md"],
+    ["README.md", "docs/grammars.md", "docs/chat-templates.md", "docs/models.md", *DOCUMENTS],
 )
 def test_commands_print_what_the_page_shows(name: str, folder: Path, request: pytest.FixtureRequest) -> None:
     page = ROOT / name

@@ -314,7 +314,7 @@ def test_an_answer_that_failed_is_no_answer() -> None:
 
 
 def test_every_member_that_is_told_of_an_answer_is_on_the_page() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "universal-transcript.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "formats" / "rwkv-universal.md").read_text(encoding="utf-8")
     table = page.partition("## Answers")[2].partition("## Attributes")[0]
     assert [] == [name for name in sorted(NAMED) if f"`{name}`" not in table]
 

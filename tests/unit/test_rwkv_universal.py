@@ -331,7 +331,7 @@ def test_a_broken_transcript_is_an_error_with_line_and_column(
 
 
 def test_the_reference_page_names_every_block_and_attribute() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "universal-transcript.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "formats" / "rwkv-universal.md").read_text()
     turns = FORMAT.document.turns
     assert [] == [turn.open for turn in turns if turn.open not in page]
     keys = {attribute.key for turn in turns for attribute in turn.attributes}

@@ -194,6 +194,5 @@ FORMATS = (
             grows="an answer is opened, and where the model calls a tool at once, that block is not written again",
         ),
         clues=CLUES,
-        wraps=True,
     ),
 )
