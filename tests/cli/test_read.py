@@ -175,7 +175,8 @@ def test_an_answer_to_the_prompt_of_a_request_is_read_back(name: str, tmp_path: 
     path = tmp_path / "request.json"
     request = ts.Request(conversation=ts.Conversation(items=list(question)))
     path.write_bytes(ts.render(request, "openai-chat").data)
-    generated = str(format_.render(ts.Request(conversation=ts.Conversation(items=[*question, answer]))).value)
+    said = ts.Request(conversation=ts.Conversation(items=[*question, answer]))
+    generated = str(format_.with_ends(format_.seen.start, format_.seen.end).render(said).value)
     prompt = run("prompt", path, "--format", name, "--quiet").stdout
     assert generated.startswith(prompt)
     generated = generated.removesuffix(format_.document.end)

@@ -195,7 +195,7 @@ def test_the_model_is_trained_on_all_that_it_writes(format_name: str) -> None:
     assert whole.startswith(prompt + trained)
     assert trained.strip().startswith("Hello.")
     rest = whole[len(prompt + trained) :]
-    assert rest.strip() == format_.document.end
+    assert rest.strip() == format_.seen.end
 
 
 @FEWER

@@ -104,13 +104,14 @@ def test_a_call_is_one_json_object_behind_its_tag() -> None:
     assert [call] == FORMAT.parse(turn("assistant", swapped)).items
 
 
-@pytest.mark.parametrize(
-    "value", ['{"name": "f", "arguments": [1]}', '{"name": 5, "arguments": {}}', '{"arguments": {}}', "{", "[]", "x"]
-)
-def test_a_call_needs_a_name_and_an_object(value: str) -> None:
-    """R-O-29: an error in a transcript, text in an answer."""
+NO_CALLS = ['{"name": "f", "arguments": [1]}', '{"name": 5, "arguments": {}}', '{"arguments": {}}']
+
+
+@pytest.mark.parametrize(("value", "line"), [*((one, 2) for one in NO_CALLS), ("{", 3), ("[]", 3), ("x", 3)])
+def test_a_call_needs_a_name_and_an_object(value: str, line: int) -> None:
+    """R-O-29: an error in a transcript, where its JSON is broken or where the call begins; text in an answer."""
     broken = f"<|function_call|>\n{value}"
-    assert 3 == error_of(turn("assistant", broken))[0]
+    assert line == error_of(turn("assistant", broken))[0]
     response = answer(f"{broken}\n<|im_end|>")
     assert not [item for item in response.items if isinstance(item, ts.ToolCall)]
     assert [broken] == [text.removesuffix("\n") for text in texts(request_of(*response.items))]
@@ -314,7 +315,7 @@ def test_files_protect_every_token_of_the_format() -> None:
 def test_a_format_without_files_says_so() -> None:
     other = ts.get_format("batuta-chatml")
     for use in (other.render_fill, other.fill_prompt):
-        with pytest.raises(ts.Unsupported, match="the format 'batuta-chatml' cannot carry files"):
+        with pytest.raises(ts.Unsupported, match="the format 'batuta-chatml' has no words for files"):
             use(PARTS)
     with pytest.raises(ts.UnknownName, match="unknown fill order 'smp'"):
         FORMAT.render_fill(PARTS, order="smp")
