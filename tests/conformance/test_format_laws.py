@@ -177,10 +177,11 @@ def test_tags_in_texts_are_broken_refused_or_left_alone_as_the_policy_says(forma
     if not format_.document.flattened:
         assert bare == "".join(texts)
     if safe == bare:
-        assert format_.render(request).value == format_.render(request, escape="reject").value
+        shown = format_.render(request, view="prompt").value
+        assert shown == format_.render(request, view="prompt", escape="reject").value
     else:
         with pytest.raises(ts.InvalidConversation, match=r"items\[\d\]"):
-            format_.render(request, escape="reject")
+            format_.render(request, view="prompt", escape="reject")
 
 
 def test_the_model_is_trained_on_all_that_it_writes(format_name: str) -> None:
