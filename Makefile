@@ -22,6 +22,7 @@ DRIVER := $(shell p=chromedriver; command -v $$p)
 CAN_BROWSE := $(and $(BROWSER),$(DRIVER))
 AGENTS := .venv-agents
 PARITY := .venv-parity
+FUZZ := .venv-fuzz
 # A folder of chat templates for `make parity`; those of llama.cpp if none is named.
 TEMPLATES ?=
 # The environment may have a node of its own, newer than the machine's.
@@ -110,8 +111,14 @@ convert-demo: setup ## convert a real Claude Code request to another API and to 
 	$(BIN)/turnscript convert $(EXAMPLE) --from anthropic-messages --to openai-chat --losses -
 	$(BIN)/turnscript convert $(EXAMPLE) --from anthropic-messages --to rwkv-universal
 
-fuzz: setup ## run the property tests with many more examples, and the long test for leaks (minutes to hours; TESTS=path narrows)
+fuzz: setup $(FUZZ)/.installed ## look for inputs that break a reader, guided by what code they reach (SECONDS=60 for each kind), then run the property tests with many more examples (hours; TESTS=path narrows)
+	$(FUZZ)/bin/python -m tools.fuzz --seconds $(or $(SECONDS),60)
 	HYPOTHESIS_PROFILE=fuzz $(PYTEST) -m hypothesis $(TESTS)
+
+$(FUZZ)/.installed: tools/fuzz/requirements.txt pyproject.toml
+	test -x $(FUZZ)/bin/python || $(PYTHON) -m venv $(FUZZ)
+	$(FUZZ)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements/dev.txt -r tools/fuzz/requirements.txt -e '.[data]'
+	@touch $@
 
 bench: ## measure speed, in benchmarks/ and with an environment of its own
 	$(MAKE) -C benchmarks run
