@@ -31,7 +31,7 @@ def talk() -> Iterator[Talk]:
 
 def called(number: int) -> str:
     """What a model writes that calls at once, as it was trained to."""
-    arguments = f'{{"city":"Town {number}"}}'  # as clients spell it, too
+    arguments = f'{{"city": "Town {number}"}}'  # as an object of arguments is trained, whoever printed it
     call = f'<<TOOL_CALL name="get_weather" id="c{number}">>\n{arguments}\n<<END_TOOL_CALL>>'
     return f"<<ASSISTANT_END>>\n\n{call}"
 

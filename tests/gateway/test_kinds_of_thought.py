@@ -55,7 +55,7 @@ def test_a_request_asks_for_kinds_of_thought(stage: Stage, api: Any) -> None:
     stage.play(answer("Hi."))
     told = ask(stage, api, thoughts=ALL)
     assert "Hi." == told.text
-    assert prompt(stage).startswith(f"[BOS]<|im_start|>system\n{FLAGS}\n<|im_end|>\n")
+    assert prompt(stage).startswith(f"<|im_start|>system\n{FLAGS}\n<|im_end|>\n")
     assert prompt(stage).endswith("<|im_start|>assistant\n")
     assert "$.thoughts" not in lost(stage, told)
 
@@ -90,7 +90,7 @@ def test_the_settings_ask_where_the_request_does_not(asking: Stage, members: dic
     asking.play(answer("Hi."))
     ask(asking, APIS[0], **members)
     system = f"<|im_start|>system\n{flags}\n<|im_end|>\n" if flags else ""
-    assert prompt(asking).startswith(f"[BOS]{system}<|im_start|>user")
+    assert prompt(asking).startswith(f"{system}<|im_start|>user")
 
 
 def test_a_kind_that_is_none_is_a_loss_and_what_is_no_list_an_error(stage: Stage) -> None:

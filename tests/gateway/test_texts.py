@@ -189,7 +189,7 @@ def test_tokens_are_never_wrapped(wrapping: Stage) -> None:
         ("rwkv-universal", "raw", "Once"),
         ("rwkv-goose", None, "Once"),
         ("rwkv-goose", "wrap", "User: Once\n\nAssistant:"),
-        ("openchatml", "wrap", "[BOS]<|im_start|>user\nOnce\n<|im_end|>\n<|im_start|>assistant\n"),
+        ("openchatml", "wrap", "<|im_start|>user\nOnce\n<|im_end|>\n<|im_start|>assistant\n"),
     ],
 )
 def test_the_settings_say_whether_a_text_is_wrapped(format_: str, completions: str | None, prompt: str) -> None:
