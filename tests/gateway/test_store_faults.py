@@ -56,11 +56,9 @@ def faulty(left: int, *, kills: bool = False) -> Iterator[None]:
     """All that is opened now goes wrong at the write behind so many."""
     Faulty.left, Faulty.kills = left, kills
     real = sqlite3.connect
-    sqlite3.connect = lambda *args, **options: real(*args, **options, factory=Faulty)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlite3, "connect", lambda *args, **options: real(*args, **options, factory=Faulty))
         yield
-    finally:
-        sqlite3.connect = real
 
 
 def written(path: Path) -> list[str]:
