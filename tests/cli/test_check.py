@@ -1,6 +1,7 @@
 """`turnscript check`: all faults of a transcript with their places, the difference to what the format writes, codes."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -191,3 +192,23 @@ def test_colours_are_for_terminals(tmp_path: Path) -> None:
     code, seen = on_terminal("check", str(path), stdin=b"", stdout=True)
     assert (1, True) == (code, "\x1b[31m" in seen)
     assert "\x1b" not in run("check", path).stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "read_as"),
+    [
+        ("a.\n<|file_separator|>\n<|fim_prefix|>P<|fim_middle|><|fim_suffix|>S", [], "'spec'"),
+        ("<|fim_prefix|>P<|fim_suffix|>S<|fim_middle|>M\n", ["--format", "openchatml"], "'psm'"),
+        ("✿prefix✿✿suffix✿S✿middle✿P", ["--format", "rwkv-goose"], "'rwkv'"),
+        ("a.\n<|file_separator|>\nb.", [], "files of openchatml"),
+    ],
+)
+def test_files_and_texts_with_a_hole_are_checked(text: str, options: list[str], read_as: str) -> None:
+    told = run("check", *options, stdin=text)
+    assert (0, "") == (told.exit_code, told.stdout)
+    assert read_as in told.stderr
+    broken = text.replace("middle", "mddle", 1)
+    if broken != text:
+        refused = run("check", *(options or ["--format", "openchatml"]), stdin=broken)
+        assert 1 == refused.exit_code
+        assert re.match(r"turnscript: error: <stdin>:\d+:\d+: ", refused.stderr)

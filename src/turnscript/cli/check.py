@@ -18,15 +18,16 @@ from turnscript.cli.output import STREAM, Files, Sink
 from turnscript.cli.prompt import FORMAT_HELP, FormatName, has_colours, legible
 from turnscript.cli.report import Screen, fault, in_line, plural
 from turnscript.cli.source import Source
-from turnscript.conversation import Request
 from turnscript.convert import folded, unfolded
 from turnscript.detection.template_format import get_format
+from turnscript.engine.fill import Fill
 from turnscript.engine.lines import FAULT, Finding, Findings, Lines, found_loss
 from turnscript.errors import InvalidInput, InvalidTranscript, TurnscriptError
 from turnscript.format import Format
 from turnscript.given import transcript_text
 from turnscript.recognition import detect_api, recognised_transcript
-from turnscript.registry import is_format
+from turnscript.registry import formats, is_format
+from turnscript.rendered import Rendered
 
 _EPILOG = """\b
 Examples:
@@ -72,16 +73,12 @@ def check(file: str, name: str | None, variant: str | None, as_json: bool) -> in
             format_, reason = _recognised(data, source.name)
             format_ = variant_of(format_, variant)
         text = transcript_text(data)
-        request, findings = format_.check(text)
+        if format_.files_mark(text):
+            found, difference, reason = _files(format_, text, source.name)
+        else:
+            found, difference = _transcript(format_, data, source.name, named=name is not None)
         if data.startswith(codecs.BOM_UTF8):
-            findings.all.insert(
-                0, Finding(1, 1, _NOTED, "a byte order mark stands before the text; formats write none")
-            )
-        found, difference = findings.all, list[str]()
-        if not _faults(found):
-            found, difference = _compared(format_, text, request, findings, source.name)
-        elif not format_.claims(text) and not format_.marks_in(text):
-            raise _other(format_, data, _faults(found)[0], source.name, named=name is not None)
+            found.insert(0, Finding(1, 1, _NOTED, "a byte order mark stands before the text; formats write none"))
     except TurnscriptError as error:
         told = fault(error, source.name)
         raise Failed(told.message, place=told.place, remedy=told.remedy, code=told.exit_code) from error
@@ -99,6 +96,10 @@ def check(file: str, name: str | None, variant: str | None, as_json: bool) -> in
 def _recognised(data: bytes, place: str) -> tuple[Format, str]:
     """Return the format of a transcript that nobody named, and why it is that."""
     taken = recognised_transcript(data)
+    text = transcript_text(data) if taken is None else ""
+    of_files = next((one for one in map(get_format, formats()) if text and one.files_mark(text)), None)
+    if of_files is not None:
+        return of_files, ""
     name = taken.name if taken is not None else detect_api(data)
     if not is_format(name):
         remedy = "`turnscript convert` reads it; a transcript is the text that a prompt format writes"
@@ -122,15 +123,36 @@ def _faults(found: list[Finding]) -> list[Finding]:
     return [one for one in found if one.kind == FAULT]
 
 
-def _compared(
-    format_: Format, text: str, request: Request, findings: Findings, name: str
-) -> tuple[list[Finding], list[str]]:
-    """Return all that is wrong with a transcript without faults, and the unified diff to what the format writes."""
+def _transcript(format_: Format, data: bytes, place: str, *, named: bool) -> tuple[list[Finding], list[str]]:
+    """Return all that is wrong with a transcript, and without faults the difference to what the format writes."""
+    text = transcript_text(data)
+    request, findings = format_.check(text)
+    if faults := _faults(findings.all):
+        if not format_.claims(text) and not format_.marks_in(text):
+            raise _other(format_, data, faults[0], place, named=named)
+        return findings.all, []
     own = format_.template is None
     try:
         rendered = format_.render(folded(unfolded(request)) if own else request, view="archive" if own else "prompt")
     except InvalidTranscript as error:  # of the settings in an archive
         return [*findings.all, Finding(error.line, error.column, FAULT, error.message, error.expected)], []
+    return _compared(format_, text, rendered, findings, place)
+
+
+def _files(format_: Format, text: str, name: str) -> tuple[list[Finding], list[str], str]:
+    """Return the same of files and a text with a hole, and what they were read as. Raises InvalidTranscript."""
+    (order, sequence), *others = format_.file_readings(text)
+    rendered = format_.render_files(sequence, order=order)
+    holes = any(isinstance(one, Fill) for one in sequence.files)
+    said = f"read as files of {format_.name}" + (f", the hole in the order {order!r}" if holes else "")
+    said += f" (or {', '.join(repr(one) for one, _ in others)})" if others else ""
+    return *_compared(format_, text, rendered, Findings([]), name), said
+
+
+def _compared(
+    format_: Format, text: str, rendered: Rendered[str], findings: Findings, name: str
+) -> tuple[list[Finding], list[str]]:
+    """Return all that is wrong with a text without faults, and the unified diff to what the format writes."""
     found = {*findings.all, *(found_loss(loss, findings.tools) for loss in rendered.losses)}
     written = rendered.value
     if "\r\n" in text and "\r\n" not in written:
