@@ -31,7 +31,7 @@ EXAMPLE := examples/claude_code_request.json
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser hooks test cover check lint format types demo real convert-demo fuzz bench parity tiny golden map lock agents agents-test agents-lock clean
+.PHONY: help setup browser hooks test cover check check-all lint format types demo real convert-demo fuzz bench parity tiny golden map lock agents agents-test agents-lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,8 +76,10 @@ browser:
 hooks: setup ## let git run the checks before each commit and push
 	$(BIN)/pre-commit install --hook-type pre-commit --hook-type pre-push
 
-test: setup browser ## run the tests (TESTS=path narrows)
-	$(PYTEST) $(TESTED)
+# What only a long run shows, and as many examples as that draws, are for ALL=1 and for tests that are named.
+test: export HYPOTHESIS_PROFILE ?= $(if $(or $(ALL),$(TESTS)),default,quick)
+test: setup browser ## run the tests (TESTS=path narrows, ALL=1 has the long ones too)
+	$(PYTEST) $(if $(or $(ALL),$(TESTS)),,-m 'not deep') $(TESTED)
 
 cover: setup browser ## run the tests and report the branches that no test takes
 	$(PYTEST) --cov --cov-branch --cov-report=term-missing $(TESTED)
@@ -96,6 +98,9 @@ check: setup ## everything that must pass before a commit: style, types, layers,
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory types
 	@$(MAKE) --no-print-directory test
+
+check-all: ## the same with the tests that take long, as CI runs it
+	@$(MAKE) --no-print-directory check ALL=1
 
 format: setup ## put the code in its standard form and apply the safe fixes
 	$(BIN)/ruff format

@@ -73,6 +73,7 @@ def test_a_whole_answer_is_told_as_it_was(sdk: Sdk, server: Server, wire: str, n
         assert all(call.arguments.encode() in body for call in calls)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("wire", APIS)
 @every("name", [answer.name for answer in WHOLE])
 def test_a_stream_is_told_as_it_was_in_any_pieces(sdk: Sdk, server: Server, wire: str, name: str) -> None:

@@ -50,6 +50,7 @@ def words(view: View) -> set[str]:
     return {word for part in view.parts for word in part[1:] if isinstance(word, str)} - {NO_ID}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("wire", APIS)
 @every("name", [answer.name for answer in WHOLE])
 def test_a_recording_that_is_told_again_is_told_as_it_was(sdk: Sdk, server: Server, wire: str, name: str) -> None:

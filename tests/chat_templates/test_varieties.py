@@ -14,6 +14,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("frame", "thought", "calls"), PAIRS)
 def test_what_is_written_in_any_marks_is_read_back(frame: str, thought: str, calls: str) -> None:
     source = template(frame, thought, calls)

@@ -256,6 +256,7 @@ SHAPES: dict[str, Callable[[int], list[ts.Item]]] = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("shape", SHAPES)
 def test_reading_and_writing_are_linear(format_name: str, shape: str) -> None:
     """F7: four times the text takes less than ten times as long, for long texts, many blocks and near misses."""

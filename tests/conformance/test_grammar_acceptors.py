@@ -22,6 +22,7 @@ def changed(text: str, seed: int) -> str:
     return text[:at] + draw.choice(["", draw.choice(ALPHABET), text[at] * 2]) + text[at + 1 :]
 
 
+@pytest.mark.deep
 @pytest.mark.long
 @every("name", NAMES)
 @settings(max_examples=1)
@@ -40,6 +41,7 @@ def test_kbnf_reads_every_text_and_no_other(name: str, seed: int) -> None:
                 assert not accepted_by_kbnf(told.text, other), (told.text, other)
 
 
+@pytest.mark.deep
 @pytest.mark.long
 @every("name", NAMES)
 @settings(max_examples=1)
@@ -58,6 +60,7 @@ def test_gbnf_says_every_text_and_no_other(name: str, seed: int) -> None:
             assert matches(again, other) == matches(told.rules, other), (told.text, other)
 
 
+@pytest.mark.deep
 @pytest.mark.long
 @every("name", NAMES)
 @settings(max_examples=1)

@@ -127,6 +127,7 @@ def check_calls(response: ts.Response, written: str, most: int | None) -> None:
         jsonschema_rs.validate(SCHEMAS[call.name], json.loads(call.arguments))
 
 
+@pytest.mark.deep
 @pytest.mark.long
 @every("name", NAMES)
 @settings(max_examples=4)
@@ -184,6 +185,7 @@ def most_calls(grammar: Grammar) -> float:
     return count(grammar.start)
 
 
+@pytest.mark.deep
 @every("name", NAMES)
 @settings(max_examples=2)
 @given(seed=st.integers(0, 1 << 32))
@@ -262,6 +264,7 @@ def test_a_thought_may_stand_before_calls(name: str, seed: int) -> None:
     assert matches(constraint.rules, written)
 
 
+@pytest.mark.deep
 @pytest.mark.long
 @every("name", NAMES)
 @settings(max_examples=3)
@@ -288,6 +291,7 @@ def test_an_answer_is_json_of_its_schema(name: str, seed: int) -> None:
     jsonschema_rs.validate(schema, json.loads(written))
 
 
+@pytest.mark.deep
 @pytest.mark.long
 @every("name", NAMES)
 @settings(max_examples=3)

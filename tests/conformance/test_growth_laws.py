@@ -105,6 +105,7 @@ def assert_read_in_linear_time(
     return called(found[large])
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("piece", [0, 64], ids=["whole", "pieces"])
 @pytest.mark.parametrize("name", WAYS)
 def test_a_long_argument_is_read_in_linear_time(name: str, piece: int) -> None:
@@ -118,6 +119,7 @@ def test_a_long_argument_is_read_in_linear_time(name: str, piece: int) -> None:
     assert json.loads(expected) == json.loads(found)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("piece", [0, 64], ids=["whole", "pieces"])
 @pytest.mark.parametrize("name", WAYS)
 def test_many_calls_are_read_in_linear_time(name: str, piece: int) -> None:

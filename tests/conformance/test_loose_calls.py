@@ -95,6 +95,7 @@ def test_a_habit_of_one_format_is_understood_in_any_pieces(case: dict[str, Any])
         assert whole == check_events(answered(format_, pieces, **said), written)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("goes_on", ["", "\nThat is all."])
 def test_long_and_many_loose_calls_take_linear_time(format_name: str, goes_on: str) -> None:
     """One argument of up to a megabyte, and thousands of calls; told at the end of all, or text."""

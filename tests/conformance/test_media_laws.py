@@ -59,6 +59,7 @@ def test_what_a_model_cannot_see_is_said_in_its_place(name: str, what: str) -> N
     is_told(ts.get_format(name), PARTS[what])
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", FORMATS)
 def test_an_exported_template_says_the_same(name: str) -> None:
     """But for the format whose parts have lines of their own: its export lists that they are left out."""

@@ -383,7 +383,7 @@ def test_a_stop_string_that_may_begin_inside_an_escape_leaves_the_escape_whole(f
     """What waits for the rest of the stop string does not cut an escaped tag in two, which nobody would undo then."""
     format_ = ts.get_format(format_name)
     request = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")])]))
-    for lead, names in layout_of(format_.document).places["assistant"].escape.rules:
+    for lead, names in layout_of(format_.seen).places["assistant"].escape.rules:
         for name in names:
             written = f"so {lead}\\\\{name} and {lead}\\{name}"
             for begun in {name[-1:], name[-2:], name, f"\\{name}"}:

@@ -68,7 +68,7 @@ def test_half_a_literal_in_a_prefill_is_not_of_the_answer(format_name: str, kind
     """However much of a literal the prompt ends in, what makes it none is all that was generated."""
     format_ = ts.get_format(format_name)
     opening = begun(format_, kind)[1]
-    for literal in filter(str.strip, document_literals(format_.document)):
+    for literal in filter(str.strip, document_literals(format_.seen)):
         for end in range(1, len(literal)):
             prefill = f"{opening}I see{literal[:end]}"
             if format_.protects(literal[:end]):
@@ -82,7 +82,7 @@ def test_an_escape_across_the_end_of_a_prefill_is_removed_once(format_name: str,
     """The backslash of an escaped tag is taken from the part in which it stands, and from no other."""
     format_ = ts.get_format(format_name)
     place, opening = begun(format_, kind)
-    for literal in filter(str.strip, document_literals(format_.document)):
+    for literal in filter(str.strip, document_literals(format_.seen)):
         escaped = place.escape.apply(f"\\{literal.strip()}!")
         if escaped.count("\\") != 2:
             continue

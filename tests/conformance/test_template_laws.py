@@ -253,6 +253,7 @@ def joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_template_of_a_models_format_writes_the_corpus(name: str) -> None:
     for shown in corpora.names():

@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 import turnscript as ts
 from tests.cli.running import run
 from tests.every import every
@@ -60,6 +62,7 @@ def test_the_vectors_of_a_format_are_true_and_of_all_that_it_has(format_name: st
     check_vectors(format_name)
 
 
+@pytest.mark.deep
 @every("name", model_formats())
 def test_the_vectors_of_a_models_format_are_true_and_of_all_that_it_has(name: str) -> None:
     check_vectors(name)

@@ -271,6 +271,7 @@ def test_a_thought_that_prompts_do_not_show_leads_to_no_call() -> None:
     assert TIGHT not in text_in(encoder, sampled(remembered, example))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", [*ts.formats(), *model_formats()])
 def test_of_formats_whose_calls_stand_in_an_answer_nothing_is_written_otherwise(name: str) -> None:
     format_ = ts.get_format(name)

@@ -11,6 +11,7 @@ from turnscript.datasets.raytasks import RayTasks
 from turnscript.errors import InvalidInput
 
 
+@pytest.mark.deep
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_a_cluster_makes_the_same_bytes_and_tells_what_went_wrong(

@@ -116,6 +116,7 @@ def killed(builds: Builds, out: Path, after: float) -> bool:
     return code != 0
 
 
+@pytest.mark.deep
 @pytest.mark.long
 def test_a_build_that_is_killed_at_any_time_ends_with_the_same_bytes(tmp_path: Path) -> None:
     file = written(tmp_path / "a.jsonl", chats(3000, 5))

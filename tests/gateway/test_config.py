@@ -292,3 +292,19 @@ def test_every_setting_has_a_line_of_its_own() -> None:
     assert "server.port = 8400  (default)" in lines
     assert all(re.fullmatch(r"[a-z_.]+ = .+  \(default\)", line) for line in lines)
     assert len(lines) == len({line.split(" ")[0] for line in lines}) > 30
+
+
+def test_the_first_token_of_a_model_is_written_where_its_server_does_not() -> None:
+    """OpenChatML's is that of whatever model it is; other formats have their own."""
+    of_any = Config.for_backend("http://h", "openchatml").models[0]
+    for facts, start in (
+        (Facts(adds_bos=False, bos_token="<s>"), "<s>"),
+        (Facts(adds_bos=True, bos_token="<s>"), ""),
+        (Facts(adds_bos=False), ""),
+        (Facts(), ""),
+    ):
+        takes = of_any.begun_by(facts).takes
+        assert takes is not None
+        assert (start, "") == (takes.seen.start, takes.seen.end)
+    said = Config.for_backend("http://h", "openchatml", first_token="<a>").models[0]
+    assert said == said.begun_by(Facts(adds_bos=False, bos_token="<s>"))

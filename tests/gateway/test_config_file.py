@@ -72,7 +72,7 @@ FAULTS = [
     (MAIN.replace("goose", "gose"), "models.main.format", "did you mean 'rwkv-goose'"),
     (MAIN.replace("rwkv-goose", "none.toml"), "models.main.format", "cannot read the format file"),
     (MAIN.replace("rwkv-goose", "faulty.toml"), "models.main.format", "declares no format"),
-    (MAIN + "variant = 'no-such'", "models.main.variant", "unknown option of rwkv-goose 'no-such'"),
+    (MAIN + "variant = 'no-such'", "models.main.variant", "unknown variant of rwkv-goose 'no-such'"),
     (MAIN + "fill_order = 'psm'", "models.main.fill_order", "unknown fill order 'psm'; known: rwkv"),
     (
         MAIN.replace("rwkv-goose", "openchatml") + "fill_order = 'spec'",

@@ -19,6 +19,7 @@ from turnscript.grammar.rest import behind, matches
 from turnscript.jsontext import json_of
 
 
+@pytest.mark.deep
 @every("name", NAMES)
 def test_what_llama_cpp_writes_is_of_the_rules(name: str, llamacpp: str) -> None:
     """Whole texts, and the beginnings of those that met the limit."""

@@ -133,6 +133,7 @@ def test_a_body_that_comes_too_slowly_is_refused(hurried: Stage, api: Api, drop:
     assert head.startswith(b"HTTP/1.1 408 "), head
 
 
+@pytest.mark.deep
 @EACH
 def test_a_body_that_stalls_is_refused_however_fast_it_began(api: Api) -> None:
     """Who has sent much does not sit on it, in the time that all of a long body may have."""

@@ -66,6 +66,7 @@ def test_every_path_says_how_much_was_lost(keyed: tuple[Stage, dict[str, str]], 
             assert told.headers[LOSSES].isdigit(), (told.status_code, told.text)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("method", "path"), [(method, path) for method, path in PATHS if method in ("GET", "POST")])
 def test_a_gateway_that_stops_or_fails_says_it_too(method: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*said: Any) -> Any:

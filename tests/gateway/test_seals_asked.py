@@ -156,6 +156,7 @@ def thinks(talk: Talk) -> bool:
     return HM in second.prompt and HM in third.prompt and SUN in third.prompt
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("echo", "store"), CASES, ids=lambda one: getattr(one, "__name__", f"store={one}"))
 @pytest.mark.parametrize("summary", [None, "auto"])
 def test_without_seals_a_session_only_grows(

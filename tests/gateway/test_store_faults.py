@@ -128,6 +128,7 @@ def test_a_write_that_fails_loses_itself_alone(tmp_path: Path) -> None:
     assert len(told) > 20
 
 
+@pytest.mark.deep
 @pytest.mark.long
 def test_a_process_that_ends_at_a_write_keeps_what_it_had_confirmed(tmp_path: Path) -> None:
     program = (

@@ -350,7 +350,7 @@ def test_facts_are_asked_for_once_until_they_are_forgotten() -> None:
     async def _(server: Scripted, upstream: Upstream) -> None:
         assert Facts() == await upstream.facts()
         for _ in range(3):
-            assert Facts(context=7, model="m") == await upstream.facts()
+            assert Facts(context=7, model="m", asked_as="m") == await upstream.facts()
         assert ["GET /v1/models"] * 2 == [asked.line for asked in server.asked]
         upstream.forget()
         await upstream.facts()

@@ -184,7 +184,9 @@ def test_the_first_token_is_written_once(adds_bos: bool, format_: str) -> None:
     """Where the server puts it before each prompt, the format does not. OpenChatML has none of its own."""
     with gateway(Server(adds_bos=adds_bos), format_) as before:
         assert "Hello" == before.ask(CHAT, stream=True).text
-        assert (not adds_bos) == before.server.sent("/v1/completions")[0]["prompt"].startswith(BOS)
+        sent = before.server.sent("/v1/completions")[0]["prompt"]
+        assert (not adds_bos and format_ != "openchatml") == sent.startswith(BOS)
+        assert "[BOS]" not in sent
 
 
 def test_a_server_that_is_told_to_put_nothing_before_a_prompt_counts_so_too() -> None:
@@ -218,7 +220,12 @@ def test_a_server_that_was_down_and_is_another_one_now_is_asked_what_it_is(befor
 
 
 @BOTH
-def test_it_is_told_of_four_stop_strings_and_the_gateway_finds_the_others(before: Before, stream: bool) -> None:
+def test_it_is_told_of_four_stop_strings_and_the_gateway_finds_the_others(stream: bool) -> None:
+    with gateway(Server(), "batuta-chatml") as before:
+        told_of_four(before, stream)
+
+
+def told_of_four(before: Before, stream: bool) -> None:
     before.server.chunks = list(map(chunk, ["one ", "two ", "six ", "seven"]))
     stops = ["three", "four", "five", "eight", "six", "nine"]
     told = before.post(TEXT, json.dumps({"prompt": "Count", "stop": stops, "stream": stream}).encode())

@@ -17,6 +17,7 @@ EXAMPLES = {example.name: example.text for example in examples()}
 REQUESTS = ["", *(name for name in EXAMPLES if name.endswith("_request") and name != "broken_request")]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", named_formats())
 @pytest.mark.parametrize("example", REQUESTS)
 def test_the_example_of_an_answer_reads_clean_in_every_format(name: str, example: str) -> None:

@@ -35,6 +35,7 @@ def said(row: dict[str, object]) -> list[str]:
 # Training rows.
 
 
+@pytest.mark.deep
 @pytest.mark.long
 def test_no_model_is_asked_what_it_was_trained_on() -> None:
     """One test, because to make the rows takes longer than all that is said of them."""
@@ -85,6 +86,7 @@ def arguments_that_are_wanted_are_what_the_tools_declare(every: list[Case]) -> N
             jsonschema_rs.validator_for(schema).validate(arguments)
 
 
+@pytest.mark.deep
 def test_the_lines_that_are_told_apart_are_those_of_training() -> None:
     first = map(json.loads, islice(rows.rows(TRAINED), 500))
     assert [] == [text for row in first for text in said(row) if not fits(text)]

@@ -219,9 +219,11 @@ def test_a_context_and_slots_that_there_are_not_are_not_known(number: int) -> No
 
 def test_facts_are_read_where_servers_say_them() -> None:
     models = b'{"object":"list","data":[{"id":"m","object":"model","max_model_len":8192}]}'
-    assert Facts(context=8192, model="m") == COMPLETIONS.read_facts([models, b""])
+    assert Facts(context=8192, model="m", asked_as="m") == COMPLETIONS.read_facts([models, b""])
     assert Facts(owner="vllm") == COMPLETIONS.read_facts([b'{"data":[{"object":"model","owned_by":"vllm"}]}', b"{}"])
-    assert Facts(context=64, model="m") == COMPLETIONS.read_facts([b'{"data":[{"id":"m","meta":{"n_ctx":64}}]}', b""])
+    assert Facts(context=64, model="m", asked_as="m") == COMPLETIONS.read_facts(
+        [b'{"data":[{"id":"m","meta":{"n_ctx":64}}]}', b""]
+    )
     assert Facts(model="RWKV") == AI00.read_facts([b'{"data":[{"object":"models","id":"RWKV"}]}'])
     props = (
         b'{"default_generation_settings":{"n_ctx":64},"total_slots":2,"model_path":"C:\\\\m\\\\x.gguf","eos_token":"E"}'

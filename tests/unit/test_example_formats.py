@@ -68,6 +68,7 @@ def test_a_transcript_is_written_again_byte_for_byte(example: Format) -> None:
         assert transcript == example.render(example.parse(transcript)).value, shown
 
 
+@pytest.mark.deep
 def test_what_is_written_for_the_model_is_read_in_pieces(example: Format) -> None:
     """F2, F3, as for every registered format: an answer as the renderer writes it, cut in two and into characters."""
     for request, items in some_answers():
@@ -250,6 +251,7 @@ PARTLY = frozenset({"gemma", "gemma4", "harmony", "muse", "phi3", "phi4"})
 """Those whose templates write more than one reads back: calls where there is no place for any, or one of two."""
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_file_is_known_by_its_template(name: str, tmp_path: Path) -> None:
     """Whatever it is called: the template is tried."""

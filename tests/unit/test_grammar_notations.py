@@ -120,6 +120,7 @@ def test_a_prompt_takes_what_it_has_written_off_the_front() -> None:
     assert json.loads('"' + told.trigger + '"') == "<tool_call>"
 
 
+@pytest.mark.deep
 def test_many_words_are_a_tree_of_what_they_begin_with() -> None:
     """A server of the real size tries a hundred thousand tokens on each alternative that may go on."""
     words: list[object] = [f"v{number}" for number in range(3000)] + [1, 12, 123, 'e"x', 'e"y', "\u5b57"]

@@ -292,6 +292,7 @@ HOSTILE: dict[str, Callable[[int], Any]] = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_no_schema_costs_more_than_its_size(kind: str) -> None:
     """A grammar is in proportion to its schema, or says that it is not told."""

@@ -212,8 +212,8 @@ def test_case_55_no_prompt_of_a_flattened_format_ends_in_white_space(name: str) 
         answer = ts.fold(parser.feed(f"{lead}{text}") + parser.close())
         assert said(text) == answer.items[0].content  # type: ignore[attr-defined]
     prompt = format_.prompt(request(ts.User(content=said("q")))).text
-    again = str(format_.render(request(ts.User(content=said("q")), ts.Assistant(content=said("Hi")))).value)
-    assert again.startswith(f"{prompt}{lead}Hi")
+    answered = request(ts.User(content=said("q")), ts.Assistant(content=said("Hi")))
+    assert format_.render(answered, view="prompt").value.startswith(f"{prompt}{lead}Hi")
 
 
 @pytest.mark.parametrize("name", FORMATS)

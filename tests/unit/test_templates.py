@@ -47,6 +47,7 @@ def asked(text: str) -> Body:
     return body_of({"role": "user", "content": text})
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", [*ts.formats(), *ts.model_formats()])
 @pytest.mark.parametrize("escape", ["auto", "none"])
 def test_a_template_protects_texts_as_a_prompt_does(name: str, escape: str) -> None:
@@ -97,6 +98,7 @@ def test_a_variant_has_a_template_of_its_own(option: str) -> None:
     check(ts.get_format("ai00-v1").variant(option))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ["rwkv-goose", "rwkv-goose-hermes", "rwkv-goose-observation", "batuta-chatml"])
 def test_every_variant_of_these_has_one(name: str) -> None:
     for option in ts.get_format(name).variants:

@@ -124,6 +124,7 @@ def test_long_texts_come_back_from_several_lines(text: str) -> None:
 # Examples and the page.
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 @corpora.on_every
 def test_conversations_read_back_in_the_example_formats(path: Path, name: str) -> None:

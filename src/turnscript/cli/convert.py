@@ -403,7 +403,8 @@ def _check_stream(given: Given) -> None:
     if not given.stream:
         return
     if given.target == FILES or is_format(given.target):
-        raise click.UsageError(f"--stream writes what an API sends, and {given.target} is none")
+        what = "a prompt format" if given.target != FILES else "none"
+        raise click.UsageError(f"--stream writes what an API sends, and {given.target} is {what}")
     if given.side == REQUEST:
         raise click.UsageError("--stream writes answers, and --side request says that FILE is none")
     if given.options:

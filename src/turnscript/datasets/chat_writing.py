@@ -40,6 +40,7 @@ from turnscript.datasets.tagged_thoughts import has_doubt
 from turnscript.grouping import group
 from turnscript.jsontext import Json
 from turnscript.losses import Loss
+from turnscript.respelling import objects_in_one_spelling
 from turnscript.sources import at_source, message_path, part_path
 
 _NOT_HERE = "messages have no such member"
@@ -111,7 +112,8 @@ def _messages(example: Example, losses: list[Loss]) -> list[Body]:
     exact = own and not any(map(_says_more, request.items))
     weights = {**example.weights, **dict.fromkeys(example.context, 0.0)}
     pairs = [(at, item) for at, item in enumerate(request.items) if type(item) is not ToolsChange]
-    items = [_own(item, losses) if own else _foreign(item, losses) for _, item in pairs]
+    spelled = objects_in_one_spelling([item for _, item in pairs])
+    items = [_own(item, losses) if own else _foreign(item, losses) for item in spelled]
     if items and items[-1].open:
         items[-1] = _ended(items[-1], losses)
     if weights:

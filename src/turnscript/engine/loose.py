@@ -15,8 +15,9 @@ import msgspec
 
 from turnscript.jsontext import is_object
 
+FENCE = "```"
 ENCLOSURES = {
-    "```": "```",
+    FENCE: FENCE,
     "<tools>": "</tools>",
     "<tool_call>": "</tool_call>",
     "<tool_calls>": "</tool_calls>",
@@ -32,7 +33,7 @@ _NAMES = ("name", "tool_name", "function", "tool")
 _ARGUMENTS = ("arguments", "parameters", "input", "args")
 _BESIDE = frozenset({"id", "type", "index", "tool_call_id"})
 _LISTS = "tool_calls"
-_CLOSINGS = tuple(closing for closing in ENCLOSURES.values() if closing != "```")
+_CLOSINGS = tuple(closing for closing in ENCLOSURES.values() if closing != FENCE)
 
 _BLANK = re.compile(r"[ \t\r\n;,]*")
 _FENCE = re.compile(r"```([A-Za-z_]{0,16})[ \t]*(\r?\n)?")
@@ -60,14 +61,18 @@ class Found(msgspec.Struct):
 
 
 class LooseRun:
-    """Reads a run as it comes. `failed`: it is none, from where on reading stopped. `over`: it may end there."""
+    """Reads a run as it comes. `failed`: it is none, from where on reading stopped. `over`: it may end there.
 
-    def __init__(self, offered: Collection[str]) -> None:
+    `strays`: a fence may be closed that was never opened.
+    """
+
+    def __init__(self, offered: Collection[str], *, strays: bool = True) -> None:
         self.found: list[Found] = []
         self.failed = False
         self.over = False
         self.unknown = ""  # the name of a call of a tool that nobody offers
         self._offered = offered
+        self._strays = strays
         self._inside: list[str] = []  # closings of enclosures
         self._length = 0
         self._value: list[str] = []
@@ -126,7 +131,7 @@ class LooseRun:
             self._value, self._head = [rest[0]], False
             self._open = [rest[0]]
             return position + 1
-        if rest.startswith("```"):
+        if rest.startswith(FENCE):
             return self._fence(text, position, closing)
         known = next((one for one in (*ENCLOSURES, *LABELS) if rest.startswith(one)), "")
         if known:
@@ -145,13 +150,13 @@ class LooseRun:
         assert match is not None
         if match.end() == len(text) and not closing and match[2] is None:
             return position
-        closes = self._fresh and self._inside[-1:] == ["```"]  # what looked like an opening was the end of other code
+        closes = self._fresh and self._inside[-1:] == [FENCE]  # what looked like an opening was the end of other code
         if closes or match[1].lower() not in _LANGUAGES:
             self.failed = True
             return position
-        self._stray = not self._fresh and not self._inside and not match[1]
+        self._stray = self._strays and not self._fresh and not self._inside and not match[1]
         self._fresh = True
-        self._inside.append("```")
+        self._inside.append(FENCE)
         return match.end()
 
     def _in_value(self, text: str, position: int) -> int:
@@ -292,4 +297,4 @@ def _text(value: str) -> str | None:
         return None
 
 
-__all__ = ["ENCLOSURES", "LABELS", "OPENINGS", "Found", "LooseCall", "LooseRun", "calls_of"]
+__all__ = ["ENCLOSURES", "FENCE", "LABELS", "OPENINGS", "Found", "LooseCall", "LooseRun", "calls_of"]

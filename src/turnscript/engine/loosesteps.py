@@ -41,9 +41,9 @@ class LooseSteps(CallSteps):
         self._quoted = self._unquoted = -maxsize  # up to where calls inside a thought are its text, or count
         self._spared = -maxsize  # up to where, in all that was given, no such calls are looked for
 
-    def _begin_run(self) -> None:
+    def _begin_run(self, *, strays: bool = True) -> None:
         self._back_to = self._step
-        self._held_run, self._run_raw = LooseRun(self._tools or {}), []
+        self._held_run, self._run_raw = LooseRun(self._tools or {}, strays=strays), []
         self._step = self._loose
 
     def _begin_run_in_text(self, text: str, position: int, found: re.Match[str]) -> int:
@@ -52,7 +52,7 @@ class LooseSteps(CallSteps):
             self._spared = self._offset + end
             return self._text(text, position)
         self._content(text[position:start])
-        self._begin_run()
+        self._begin_run(strays=not self._states.fenced)
         return start
 
     def _by_parts(

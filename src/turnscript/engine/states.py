@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from turnscript.engine.escape import Escape
 from turnscript.engine.layout import Layout, Place, layout_of
-from turnscript.engine.loose import OPENINGS
+from turnscript.engine.loose import FENCE, OPENINGS
 from turnscript.engine.recent import KB, MB, recent
 from turnscript.engine.scanner import Scanner
 from turnscript.engine.table import Document, Group, Segment, Turn
@@ -160,8 +160,7 @@ class States:
         """Return how calls may begin that stand in no tag of the format. All of it is read again by what reads them."""
         if not self.loose:
             return {}
-        own = [place.group_open.strip() or place.open.strip() for place in self.places if place.kind == "tool_call"]
-        own = [core for core in own if core]
+        own = self._call_openings
         literals = [
             f"{space}{one}"
             for one in OPENINGS
@@ -170,6 +169,17 @@ class States:
             for space in (before[:1] if any(core.startswith(one) for core in own) else before)
         ]
         return {literal: Action(Do.LOOSE, len(literal), None, len(literal)) for literal in literals}
+
+    @cached_property
+    def _call_openings(self) -> list[str]:
+        """Return what calls begin with in the format's own tags."""
+        own = [place.group_open.strip() or place.open.strip() for place in self.places if place.kind == "tool_call"]
+        return [core for core in own if core]
+
+    @cached_property
+    def fenced(self) -> bool:
+        """Return whether the format's own calls stand in fences, so that any other fence is somebody's text."""
+        return any(core.startswith(FENCE) for core in self._call_openings)
 
     @cached_property
     def loose_start(self) -> Scanner[Action]:
