@@ -28,10 +28,10 @@ os.environ.pop("PYTHONUNBUFFERED", None)
 # No "explain" phase: it reruns a failing example hundreds of times to say which lines mattered.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink)
 settings.register_profile("default", max_examples=100, deadline=None, phases=PHASES)
-# What somebody waits for: every law on everything, with fewer examples.
-settings.register_profile("quick", settings.get_profile("default"), max_examples=20)
 # The same examples on every run, so that a red build is red for everyone.
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
+# What somebody waits for: every law on everything, with fewer examples.
+settings.register_profile("quick", settings.get_profile("ci"), max_examples=20)
 # A long search may spend its time where examples are slow or often rejected: that is no reason to stop it.
 settings.register_profile(
     "fuzz",

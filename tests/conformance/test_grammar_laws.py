@@ -247,6 +247,7 @@ def test_a_key_that_comes_twice_is_kept_twice_and_found(name: str) -> None:
         assert every_member(again.arguments) == every_member(call.arguments)
 
 
+@pytest.mark.deep
 @every("name", NAMES)
 @settings(max_examples=4)
 @given(seed=st.integers(0, 1 << 32))

@@ -114,6 +114,7 @@ def test_a_damaged_answer_is_told_or_still_right(api_name: str, answer: str) -> 
     assert [] == wrong
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_a_damaged_stream_is_told_or_still_right(api_name: str, answer: str) -> None:
     api = ts.get_api(api_name)

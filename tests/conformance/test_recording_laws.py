@@ -209,6 +209,7 @@ def test_broken_events_anywhere_never_make_it_look_whole(api_name: str, told: li
     assert said(read_at_all) == said(response)
 
 
+@pytest.mark.deep
 def test_an_event_that_is_damaged_anywhere_never_makes_it_look_whole(api_name: str, other_name: str) -> None:
     """Nor does it raise, here or where the recording is told again."""
     frames = whole(api_name).split(b"\n\n")

@@ -101,6 +101,7 @@ def test_escapes_make_no_prompt_another(name: str, respell: Respell) -> None:
         assert written(format_, request) == written(format_, respelled(request, respell))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", FORMATS)
 @FEWER
 @given(request=plain_requests())

@@ -223,6 +223,7 @@ def test_a_template_writes_the_corpus(format_name: str) -> None:
         check(format_name, chat(corpora.load(name)))
 
 
+@pytest.mark.deep
 @FEWER
 @given(body=bodies())
 def test_a_template_writes_the_same_bytes(format_name: str, body: Body) -> None:

@@ -34,6 +34,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.deep
 @pytest.mark.long
 @pytest.mark.parametrize("fields", [PLAIN, {**PLAIN, **BUSY}], ids=["plain", "busy"])
 def test_the_number_of_workers_and_shards_changes_no_byte(inputs: Path, tmp_path: Path, fields: dict[str, Any]) -> None:

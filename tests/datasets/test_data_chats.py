@@ -290,6 +290,7 @@ assert verify(out).ok
 """
 
 
+@pytest.mark.deep
 @pytest.mark.long
 def test_memory_does_not_grow_with_conversations_that_say_more_than_their_tokens(tmp_path: Path) -> None:
     """Pictures, which the format does not show: few tokens each, and a megabyte of text."""

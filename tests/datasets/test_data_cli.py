@@ -474,6 +474,7 @@ def test_tokens_are_told_and_a_written_file_is_a_tokenizer() -> None:
 # Being interrupted.
 
 
+@pytest.mark.deep
 @pytest.mark.long
 def test_a_build_that_is_interrupted_says_how_to_go_on_and_does() -> None:
     Path("many.jsonl").write_bytes(GOOD * 4000)

@@ -139,6 +139,7 @@ def jobs(block: str) -> list[tuple[list[str], dict[str, str]]]:
     return [(["/bin/sh", "-c", block], one) for one in numbers]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("what", ["dask.compute", "SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX"])
 def test_other_engines_make_the_same_bytes(what: str, folder: Path) -> None:
     plan = read_plan("examples/training_plan.toml")

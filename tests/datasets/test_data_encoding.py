@@ -155,6 +155,7 @@ def _tags_of(format_: Format, spans: Sequence[ts.Span]) -> list[re.Match[str]]:
     return [tag for tag in found if "-" not in own[tag.start() : tag.end()]]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", ["ids", "text"])
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_prompt_is_the_beginning_of_what_was_trained(name: str, kind: str, folder: Path) -> None:

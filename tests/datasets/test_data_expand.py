@@ -103,6 +103,7 @@ CHANGING = [("rwkv-goose", ""), ("rwkv-universal", ""), ("openchatml", "")]
 FORGETTING = [(name, "drop-thinking") for name in ts.formats() if "drop-thinking" in ts.get_format(name).variants]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("name", "variant"), [*CHANGING, *FORGETTING])
 def test_every_sample_begins_as_its_prompt_and_ends_with_a_trained_end(name: str, variant: str) -> None:
     """No trained turn of any conversation is shown in another way than its prompt leads to."""

@@ -184,6 +184,7 @@ def _beside(request: ts.Request) -> ts.Request:
 TRAINS = ("assistant", "user,system,results", "all", "answers,user")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_mask_does_not_hang_on_what_the_text_does_not_show(name: str) -> None:
     """Members without a name and hints change no weight, by plan or by row; none of them is in the text."""

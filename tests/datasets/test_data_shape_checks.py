@@ -70,6 +70,7 @@ def changed(sample: Sample) -> Iterator[Sample]:
         yield replace(sample, ids=np.insert(sample.ids, at, 33), weights=np.insert(sample.weights, at, 1))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("format_", formats())
 def test_the_short_way_finds_what_the_long_way_finds(format_: str) -> None:
     encoder = encoder_for(format_)

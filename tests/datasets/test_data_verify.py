@@ -275,6 +275,7 @@ def test_a_folder_that_was_not_finished_is_refused(tmp_path: Path) -> None:
         verify(tmp_path, every=0)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("damaged", [False, True])
 def test_any_number_of_workers_finds_the_same(damaged: bool, tmp_path: Path) -> None:
     """Rows have the numbers of their files, whatever shards and processes look at them."""
@@ -352,6 +353,7 @@ def checked(encoder: Encoder, request: ts.Request) -> tuple[list[str], SampleCou
     return checker.faults(example, sample), checker.counts
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("format_name", ts.formats())
 @pytest.mark.parametrize("tokenizer", ["bytes", "rwkv-world"])
 def test_every_conversation_of_the_corpus_says_what_it_says(format_name: str, tokenizer: str) -> None:

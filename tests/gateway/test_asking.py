@@ -183,6 +183,7 @@ SAID = {
 }
 
 
+@pytest.mark.deep
 @EACH
 @BOTH
 @pytest.mark.parametrize("server", SAID)

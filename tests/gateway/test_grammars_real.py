@@ -60,6 +60,7 @@ PASSED_ON: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", PASSED_ON)
 def test_what_llama_cpp_writes_by_a_schema_of_its_own_is_valid(kind: str, llamacpp: str) -> None:
     """Schemas of which our grammar loses something that llama.cpp holds: each of their words is held there."""

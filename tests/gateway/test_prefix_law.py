@@ -74,6 +74,7 @@ def grew(talk: Talk, told: httpx2.Response) -> None:
     assert f"{len(whole)}/{len(last.prompt)}" == told.headers["x-turnscript-prefix"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("thinking", [False, True], ids=["plain", "thinking"])
 @pytest.mark.parametrize(("api", "way"), PAIRS, ids=lambda one: one if isinstance(one, str) else one.__name__)
 def test_a_session_only_grows(talk: Talk, web: httpx2.Client, api: str, way: Echo, thinking: bool) -> None:

@@ -112,6 +112,7 @@ def test_streams_go_on_while_a_long_conversation_comes_in(process: Serving, api:
     assert goes_on(process, post(api, of_many_items(api, 5_000_000)))
 
 
+@pytest.mark.deep
 @pytest.mark.long
 @pytest.mark.parametrize("api", KEEPING, ids=named)
 def test_streams_go_on_while_a_long_conversation_is_kept(process: Serving, api: Api) -> None:

@@ -99,6 +99,7 @@ async def many(url: str, times: int) -> None:
                     await reader.readexactly(int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0]))
 
 
+@pytest.mark.deep
 @pytest.mark.long
 @pytest.mark.hypothesis
 def test_thousands_of_clients_leave_no_memory_and_no_connection(tmp_path: Path) -> None:
@@ -119,6 +120,7 @@ def test_thousands_of_clients_leave_no_memory_and_no_connection(tmp_path: Path) 
     asyncio.run(run())
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("how", ["refused", "failed", "left", "counted"])
 def test_large_requests_that_come_to_nothing_leave_nothing(tmp_path: Path, how: str) -> None:
     """Their errors and what is around these must not keep them until the collector of garbage comes round."""

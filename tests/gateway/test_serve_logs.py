@@ -173,6 +173,7 @@ NOWHERE = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("where", NOWHERE)
 @pytest.mark.parametrize("when", ["at the start", "later"])
 def test_a_log_that_cannot_be_written_stops_nothing(tmp_path: Path, where: str, when: str) -> None:

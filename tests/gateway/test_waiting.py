@@ -102,6 +102,7 @@ def test_a_place_in_the_queue_of_a_key_is_told_too() -> None:
         asyncio.run(run())
 
 
+@pytest.mark.deep
 def test_the_sdks_take_no_word_of_it_for_an_answer(narrow: Stage) -> None:
     """Each waits for a request that ends by itself after a while."""
 

@@ -27,6 +27,7 @@ def collected(folder: Path, broken: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=alone, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("broken", ["a", "b", "c", "d"])
 def test_a_module_that_fails_at_import_is_an_error_wherever_a_worker_begins(tmp_path: Path, broken: str) -> None:
     done = collected(tmp_path, broken)

@@ -32,6 +32,7 @@ def has_pip(folder: Path) -> bool:
     return 0 == subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False).returncode
 
 
+@pytest.mark.deep
 @pytest.mark.long
 def test_an_environment_that_was_left_half_made_is_made_anew(tmp_path: Path) -> None:
     """As on Debian without python3-venv: there is a Python, but no pip, also after the package was installed."""
@@ -42,6 +43,7 @@ def test_an_environment_that_was_left_half_made_is_made_anew(tmp_path: Path) -> 
     assert "No module named pip" not in done.stderr
 
 
+@pytest.mark.deep
 @pytest.mark.long
 def test_an_environment_whose_python_is_gone_is_made_anew_and_one_that_works_is_kept(tmp_path: Path) -> None:
     (tmp_path / ".venv/bin").mkdir(parents=True)

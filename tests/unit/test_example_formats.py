@@ -61,6 +61,7 @@ def test_an_example_comes_back_from_its_dump(example: Format) -> None:
     assert example.render(corpora.load("c1")).value == again.render(corpora.load("c1")).value
 
 
+@pytest.mark.deep
 def test_a_transcript_is_written_again_byte_for_byte(example: Format) -> None:
     """L3."""
     for shown in corpora.names():

@@ -447,6 +447,7 @@ SERVERS = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("server", SERVERS)
 def test_one_member_that_is_damaged_is_told_or_changes_nothing(server: str) -> None:
     """But for the content of a thought, which need not have one, and of a message, which may be a string."""

@@ -82,6 +82,7 @@ def comes_back(api: str, body: dict[str, Any]) -> None:
 # ------------------------------------------------------------------------------------------------- coverage
 
 
+@pytest.mark.deep
 @pytest.mark.long
 @pytest.mark.parametrize("api", sdk.APIS)
 def test_every_field_and_union_member_of_the_sdk_types_is_produced_and_comes_back(api: str) -> None:
@@ -101,6 +102,7 @@ def test_every_field_and_union_member_of_the_sdk_types_is_produced_and_comes_bac
         comes_back(api, body)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("api", "share"),
     [("openai-chat", 0.5), ("openai-responses", 0.3), ("anthropic-messages", 0.12), ("openai-completions", 0.7)],

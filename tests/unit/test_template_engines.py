@@ -112,6 +112,7 @@ def llama(template: str) -> Iterator[Render]:
         yield render
 
 
+@pytest.mark.deep
 @pytest.mark.long
 @pytest.mark.parametrize("name", [*ts.formats(), "qwen3", "llama31", "deepseek", "kimi"])
 def test_llama_cpp_renders_a_template_alike(name: str) -> None:
