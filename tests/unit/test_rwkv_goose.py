@@ -353,3 +353,13 @@ def test_a_call_that_must_be_made_is_begun_by_the_prompt(
 def test_conversations_read_back_with_every_option(option: str, name: str) -> None:
     """Or a loss says so."""
     check_inverse(FORMAT.variant(option), corpora.load(name))
+
+
+def test_empty_instructions_before_tools_are_a_loss_whether_they_are_open_or_not() -> None:
+    """A turn without a closing is not seen to be unfinished, so it reads as none."""
+    for is_open in (False, True):
+        items: list[ts.Item] = [ts.System(content=[ts.Text(text="")], open=is_open)]
+        request = ts.Request(conversation=ts.Conversation(items=items, tools=[ts.Tool(name="f")]))
+        rendered = FORMAT.render(request)
+        assert [] == FORMAT.parse(rendered.value).items
+        assert any("reads as none" in loss.detail for loss in rendered.losses)
