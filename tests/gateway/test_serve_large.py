@@ -80,7 +80,15 @@ def of_many_items(api: Api, size: int, **members: Any) -> bytes:
 
 
 def goes_on(process: Serving, data: bytes) -> bool:
-    """Whether a stream goes on while a request is sent and answered: its loop has its turns."""
+    """Whether a stream goes on while a request is sent and answered: its loop has its turns.
+
+    Other work of the machine only ever makes a turn longer, so the best of three counts.
+    """
+    return any(longest_turn(process, data) < MOST for _ in range(3))
+
+
+def longest_turn(process: Serving, data: bytes) -> float:
+    """For how long the loop had no turn while a stream went on and a request was sent and answered."""
     told: list[bytes] = []
 
     def ask() -> None:
@@ -99,7 +107,7 @@ def goes_on(process: Serving, data: bytes) -> bool:
             assert stream.recv(100_000)
         thread.join()
     assert told[0].startswith(b"HTTP/1.1 200 "), told[0]
-    return max(turns(process)[before:]) < MOST
+    return max(turns(process)[before:])
 
 
 def turns(process: Serving) -> list[float]:
