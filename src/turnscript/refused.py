@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from turnscript.errorobject import page_in, upstream_error
 from turnscript.errors import InvalidRequest, UpstreamError
-from turnscript.jsontext import Json, read_object, text_of
+from turnscript.jsontext import Json, is_json, read_object, text_of
 
 SHOWN = 2000
 """How much of what a server said an error keeps."""
@@ -110,7 +111,7 @@ def _words_of(body: str) -> str:
 
 def told_as_error(data: str) -> UpstreamError:
     """An event that is called an error, and is one whatever it holds."""
-    try:
-        return upstream_error(Json(data.encode()), data)
-    except InvalidRequest:
-        return UpstreamError(f"the server says: {data[:300]}", body=data[:SHOWN], retryable=True)
+    if is_json(data):
+        with suppress(InvalidRequest):  # half of a surrogate pair
+            return upstream_error(Json(data.encode()), data)
+    return UpstreamError(f"the server says: {data[:300]}", body=data[:SHOWN], retryable=True)
