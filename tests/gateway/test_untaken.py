@@ -111,8 +111,9 @@ async def left_untaken(stage: Stage, request: bytes, api: Api, behind: bytes = b
         there = connection(stage, api)
         if behind:
             await until(lambda: there.cycle.response_complete)
-            writer.write(behind)
         there.timeout_keep_alive = there.head_timeout = 0.1
+        if behind:
+            writer.write(behind)
         await until(lambda: stage.asks[0])
         await until(lambda: connection(stage, api) is None)
 
