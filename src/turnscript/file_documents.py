@@ -38,7 +38,7 @@ class FoundFiles(Struct, frozen=True):
 
 
 ONE_FORMAT = "files of one format"
-"""What is expected of a text that may be several things."""
+"""This is expected of a text that may be several things."""
 
 
 def files_in(source: bytes | str, name: str = AUTO, order: str = "", *, holes: bool = True) -> FoundFiles | None:

@@ -57,7 +57,7 @@ View = Literal["archive", "prompt"]
 VIEWS = ("archive", "prompt")
 
 _AROUND = "\ufeff \t\r\n"
-"""What may stand around a transcript, and is no part of it."""
+"""These characters may stand around a transcript, and are no part of it."""
 
 
 class Format(Struct, frozen=True):

@@ -277,7 +277,9 @@ def test_an_answer_gives_the_room_of_its_request_back(stage: Stage, api: Api, st
     for script, words in ((answer("Hello"), b"Hello"), (refused, b"answers 400")):
         stage.play(script)
         for _ in range(3):
-            assert words in stage.ask(api, stream=stream, text=LONG).body
+            told = stage.ask(api, stream=stream, text=LONG)
+            assert words in told.body
+            assert stream or told.status == (400 if script is refused else 200)
             stage.until(stage.idle)
 
 

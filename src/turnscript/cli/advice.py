@@ -15,7 +15,7 @@ _SAYING = {
     ONE_FORMAT: "--from NAME says it",
     ONE_REQUEST: "give a request; `turnscript convert` reads answers, too, if --side does not say that they are none",
 }
-"""What to say where it is plain what is missing, by what was expected."""
+"""These words are said where it is plain what is missing, by what was expected."""
 
 
 def advice(error: TurnscriptError, source: str, data: bytes, rows: str) -> str:

@@ -263,7 +263,7 @@ def _lock(held: int) -> bool:
 
 
 _PART = (".turnscript-", ".part")
-"""How the name of a file begins and ends that is being written."""
+"""The name of a file that is being written begins and ends so."""
 
 
 class Held:

@@ -71,7 +71,7 @@ _LEGIBLE = re.compile(r"(?![\n\t])" + _ODD.pattern)
 _OUTER_SPACE = re.compile(r"^ | $")
 _Made = TypeVar("_Made")
 Asked = Request | FileSequence
-"""What a model is asked to go on from."""
+"""A model is asked to go on from this."""
 
 _MARKS = {(True, False): "#", (False, False): "=", (True, True): "*", (False, True): "+"}
 

@@ -213,7 +213,7 @@ def _escapes(escapes: Sequence[Escaped]) -> list[str]:
 
 
 def _presets(presets: Sequence[Preset]) -> list[str]:
-    """What each preset sets, with the ranges of the document that gives it."""
+    """The page shows what each preset sets, with the ranges of the document that gives it."""
     rows = []
     for preset in presets:
         given = msgspec.structs.asdict(preset).values()

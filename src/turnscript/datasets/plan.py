@@ -117,7 +117,7 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     bare_calls: bool = False
     """Whether a call at once stands as in a transcript, without the answer that its prompt has opened."""
     order: str = ""
-    """How a text with a hole is written, of the orders of the format; empty: as its prompts are."""
+    """The order of the format in which a text with a hole is written; empty: that of its prompts."""
     weights: str = "binary"
     end: bool = True
     """Whether the tokenizer's end token stands behind each document."""

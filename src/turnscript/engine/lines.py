@@ -16,7 +16,7 @@ _PLACE = re.compile(r"line (\d+)(?:, column (\d+))?\.?")
 
 
 class Finding(Struct, frozen=True, order=True):
-    """What is wrong with a transcript at a line and column, both from 1.
+    """A finding says what is wrong with a transcript at a line and column, both from 1.
 
     `kind`: FAULT for what a reader refuses, UNESCAPED for a mark of the format in a text; else what happens to what
     stands there, as of a loss. `expected`: a short phrase, empty where it does not apply.
