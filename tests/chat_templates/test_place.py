@@ -216,6 +216,7 @@ def test_a_gguf_file_is_known_by_its_first_bytes_and_in_a_folder_that_has_no_oth
     assert f"tokenizer.chat_template of {tmp_path}/model-00001-of-00002.gguf" == read_place(tmp_path).told_by
 
 
+@pytest.mark.deep
 def test_a_vocabulary_larger_than_any_is_read_fast(tmp_path: Path) -> None:
     size = 262_144
     words = b"".join(string(f"token{word}") for word in range(size))

@@ -77,6 +77,7 @@ def test_files_and_folders_are_looked_into(tmp_path: Path) -> None:
     assert [(True, False)] * 2 == [(one["exact"], one["guess"]) for one in told]
 
 
+@pytest.mark.deep
 def test_how_near_the_prompts_are_to_the_template_is_told(tmp_path: Path) -> None:
     place = tmp_path / "model.jinja"
     place.write_text(template_of("qwen3"), encoding="utf-8")
@@ -90,6 +91,7 @@ def test_how_near_the_prompts_are_to_the_template_is_told(tmp_path: Path) -> Non
     assert "the model has no state that cannot go back" in shown
 
 
+@pytest.mark.deep
 def test_a_model_with_a_state_is_told(tmp_path: Path) -> None:
     values = text("general.architecture", "rwkv7"), text("tokenizer.chat_template", template_of("rwkv-goose"))
     path = tmp_path / "model.gguf"
@@ -123,6 +125,7 @@ def test_a_broken_template_is_told_with_its_line(tmp_path: Path) -> None:
     assert "mend the template there" in result.stderr
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ["llama-3-8b.gguf", "model.gguf", "qwen3-8b.gguf"])
 def test_the_name_of_a_file_changes_nothing(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
@@ -216,6 +219,7 @@ def test_a_name_that_would_move_the_cursor_is_shown_as_escapes() -> None:
     assert r"universal\x1b[2J" in result.stdout
 
 
+@pytest.mark.deep
 def test_a_name_of_other_bytes_than_utf_8_is_no_trouble() -> None:
     for options in ([], ["--json"]):
         done = subprocess.run(
@@ -247,6 +251,7 @@ def plugin(tmp_path: Path) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
+@pytest.mark.deep
 def test_a_format_from_elsewhere_brings_its_own_clues_and_rules(plugin: dict[str, str]) -> None:
     done = process("detect", "zebra-7b", "--json", env=plugin)
     assert ("zebra", True) == tuple(json.loads(done.stdout)[0][key] for key in ("format", "thinking"))
@@ -308,6 +313,7 @@ def test_a_file_without_a_clue_of_the_rule_is_wrong_usage(tmp_path: Path, rule: 
     assert f'[[format.clue]] with rule = "{rule}"' in result.stderr
 
 
+@pytest.mark.deep
 def test_a_rule_that_goes_by_the_file_name_does_not_read_the_file(tmp_path: Path, plugin: dict[str, str]) -> None:
     """R-B-2."""
     path = tmp_path / "no-model.gguf"

@@ -164,6 +164,7 @@ def on_terminal(*arguments: str, **variables: str) -> str:
     return found.decode()
 
 
+@pytest.mark.deep
 def test_colours_are_for_terminals_and_those_who_want_them() -> None:
     with Faulty(BROKEN) as server:
         arguments = ["--backend", server.url, "--format", FORMAT]
@@ -219,6 +220,7 @@ def test_a_library_that_is_missing_is_named() -> None:
     assert b"pip install 'turnscript[serve]'" in done.stderr
 
 
+@pytest.mark.deep
 def test_the_examples_in_the_help_are_true(model: str, folder: Path) -> None:
     text = run("doctor", "--help").output
     found = re.search(r"  Examples:\n((?:    .+\n?)+)", text)

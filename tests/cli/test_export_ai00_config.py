@@ -21,6 +21,7 @@ def exported(name: str, *options: str) -> tuple[dict[str, Any], list[str]]:
     return tomllib.loads(result.stdout), result.stderr.splitlines()[1:]
 
 
+@pytest.mark.deep
 @every("name", [*ts.formats(), *model_formats()])
 def test_every_format_has_its_prompts_written_and_what_ai00_does_otherwise_told(name: str) -> None:
     sections, losses = exported(name)

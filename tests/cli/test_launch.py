@@ -293,6 +293,7 @@ def test_a_proxy_that_is_none_or_needed_stays_as_it_is(env: Mapping[str, str], u
     assert {} != direct({"ALL_PROXY": "x"}, "http://localhost:8400")
 
 
+@pytest.mark.deep
 def test_a_model_that_is_too_small_for_a_client_is_told(place: Place, loopback: Loopback) -> None:
     for name in ("claude", "pi"):
         place.install(name)

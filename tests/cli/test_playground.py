@@ -52,6 +52,7 @@ def test_the_browser_is_opened_where_that_is_wanted(tmp_path: object) -> None:
         assert 0 == running.wait()
 
 
+@pytest.mark.deep
 def test_a_chat_template_is_offered_by_the_name_of_its_model() -> None:
     with live("playground", "--port", "0", "--no-open", "--template", "examples/chat_template.jinja") as running:
         found = re.search(r"http://127\.0\.0\.1:\d+", running.stderr.readline().decode())

@@ -244,6 +244,7 @@ def measured(*arguments: str) -> tuple[int, str, int]:
         return command.wait(), seen, int(peak[1]) >> 10
 
 
+@pytest.mark.deep
 def test_many_rows_take_no_more_memory_than_few_and_show_a_bar(tmp_path: Path) -> None:
     many, few, out, lost = (tmp_path / name for name in ("many.jsonl", "few.jsonl", "out.jsonl", "lost.jsonl"))
     row = rows(LOSSY | {"x": "filler " * 100})
@@ -266,6 +267,7 @@ def test_without_a_terminal_there_is_no_bar() -> None:
     assert 2 == len(done.stderr.splitlines())
 
 
+@pytest.mark.deep
 def test_rejects_of_many_rows_are_not_kept_in_memory(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     path.write_bytes(b'{"model": "filler filler filler filler filler filler filler filler"\n' * 50_000)

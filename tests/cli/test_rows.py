@@ -211,6 +211,7 @@ def test_no_rows_at_all_are_no_error() -> None:
         )
 
 
+@pytest.mark.deep
 def test_a_row_of_many_megabytes_is_converted() -> None:
     long = "ü " * 10_000_000
     data = rows({"model": "m", "messages": [{"role": "user", "content": long}]}, CHAT)
@@ -218,6 +219,7 @@ def test_a_row_of_many_megabytes_is_converted() -> None:
     assert {"text": f"<<USER>>\n{long}\n<<USER_END>>"} == json.loads(result.stdout.splitlines()[0])
 
 
+@pytest.mark.deep
 def test_rows_behind_blank_lines_are_found_in_time_in_proportion_to_these() -> None:
     def reading(count: int) -> Callable[[], object]:
         path = Path(f"{count}.txt")

@@ -39,6 +39,7 @@ def python(variables: dict[str, str], *arguments: str) -> "subprocess.CompletedP
     )
 
 
+@pytest.mark.deep
 def test_every_module_can_be_loaded(variables: dict[str, str]) -> None:
     """What an extra brings that nobody can have there is asked for when it is used."""
     found = pkgutil.walk_packages(turnscript.__path__, "turnscript.")
@@ -57,6 +58,7 @@ def test_a_file_is_converted(variables: dict[str, str], tmp_path: Path) -> None:
     assert "input" in json.loads(out.read_bytes())
 
 
+@pytest.mark.deep
 def test_training_data_is_built_by_several_processes(variables: dict[str, str], tmp_path: Path) -> None:
     out = tmp_path / "run"
     built = ran(variables, "data", "build", EXAMPLES / "training_rows.jsonl", *TO, "--out", out, "--workers", "2")
@@ -65,11 +67,13 @@ def test_training_data_is_built_by_several_processes(variables: dict[str, str], 
     assert (0, b"") == (verified.returncode, verified.stderr)
 
 
+@pytest.mark.deep
 def test_keys_are_made_and_listed(variables: dict[str, str], tmp_path: Path) -> None:
     assert 0 == ran(variables, "keys", "add", "laptop", "--file", tmp_path / "keys").returncode
     assert b"laptop" in ran(variables, "keys", "list", "--file", tmp_path / "keys").stdout
 
 
+@pytest.mark.deep
 def test_the_server_answers_and_keeps_what_it_keeps_where_that_system_wants_it(
     variables: dict[str, str], tmp_path: Path
 ) -> None:

@@ -269,6 +269,7 @@ def test_reading_and_writing_are_linear(format_name: str, shape: str) -> None:
     assert_grows_below(10, work, 1_000, 4_000, least=0.002)
 
 
+@pytest.mark.deep
 def test_reading_many_turns_takes_time_in_proportion(format_name: str) -> None:
     """F7: eight times the turns of ordinary length take less than twenty times as long to read."""
     format_ = ts.get_format(format_name)
@@ -299,6 +300,7 @@ TOOL_LISTS: dict[str, Callable[[int], list[ts.Tool]]] = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("shape", TOOL_LISTS)
 def test_tools_are_read_in_time_in_proportion(format_name: str, shape: str) -> None:
     """F7: eight times as many, or as long a text, take less than twenty times as long to read."""

@@ -227,6 +227,7 @@ TWICE = ts.Tool(
 )
 
 
+@pytest.mark.deep
 @every("name", NAMES)
 def test_a_key_that_comes_twice_is_kept_twice_and_found(name: str) -> None:
     """A grammar cannot tell that a free key was there before. Nothing of such a call is lost, in any API."""

@@ -187,6 +187,7 @@ def test_a_value_ends_without_its_closing_too(name: str) -> None:
             assert calls == told(ts.fold(answered(format_, [parts[0]], TYPED, finish)))[1]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("written", ["city\n", "k%d>\nx\n<parameter=", "city>\nx</function>\n", "city>\n<parameter="])
 @pytest.mark.parametrize("closed", ["", "\n</parameter>\n"])
 def test_values_without_their_closing_take_linear_time(written: str, closed: str) -> None:

@@ -296,6 +296,7 @@ def named(response: ts.Response) -> ts.Response:
     return ts.Response(items=[item for item in response.items if isinstance(item, kinds)])
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("size", [1 << 16, 100])
 def test_reading_takes_time_in_proportion(api_name: str, size: int) -> None:
     def work(count: int) -> Callable[[], object]:
@@ -306,6 +307,7 @@ def test_reading_takes_time_in_proportion(api_name: str, size: int) -> None:
     assert_grows_below(8, work, 500, 2000)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("size", [1 << 16, 100])
 def test_one_long_event_takes_time_in_proportion(api_name: str, size: int) -> None:
     def work(count: int) -> Callable[[], object]:

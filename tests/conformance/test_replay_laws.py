@@ -336,6 +336,7 @@ def test_a_flag_that_a_prompt_had_is_in_the_next_one_and_no_other() -> None:
                 assert later.text.startswith(prompt.text + text)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("size", [400])
 def test_replaying_a_long_session_is_linear(format_name: str, size: int) -> None:
     """Four times the turns take less than ten times as long."""

@@ -166,6 +166,7 @@ def test_a_mask_of_other_sizes_and_sources_of_other_samples_are_refused(tmp_path
         list(get_output("binidx").read(tmp_path, "train"))
 
 
+@pytest.mark.deep
 def test_the_index_takes_little_memory_however_many_documents_there_are(tmp_path: Path) -> None:
     """At most 24 bytes a document are allowed; sizes wait on the disk, so it is far less."""
     program = (

@@ -84,6 +84,7 @@ def test_progress_ends_with_all_rows_and_all_bytes(inputs: Path, tmp_path: Path)
         assert report.documents == [one for one in seen if one.stage == "merge"][-1].bytes
 
 
+@pytest.mark.deep
 def test_a_script_without_a_main_guard_may_build_with_processes(inputs: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
@@ -114,6 +115,7 @@ build(plan_for(sys.argv[1], tokenizer="rwkv-world"), sys.argv[2], executor=Proce
 """
 
 
+@pytest.mark.deep
 def test_ctrl_c_ends_a_build_and_its_workers_and_leaves_what_is_finished(tmp_path: Path) -> None:
     file = written(tmp_path / "a.jsonl", chats(4000, 3))
     program = started(INTERRUPTED, file, tmp_path / "out", stderr=subprocess.PIPE)
@@ -127,6 +129,7 @@ def test_ctrl_c_ends_a_build_and_its_workers_and_leaves_what_is_finished(tmp_pat
     assert results(tmp_path / "fresh") == results(tmp_path / "out")
 
 
+@pytest.mark.deep
 def test_workers_that_are_stopped_leave_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executors, "_GRACE", 60.0)
     file = written(tmp_path / "a.jsonl", chats(20_000, 3))
@@ -182,6 +185,7 @@ built(plan_for(sys.argv[1], tokenizer="rwkv-world", dedup="exact"), pathlib.Path
 """
 
 
+@pytest.mark.deep
 def test_memory_does_not_grow_with_the_input_and_disk_is_three_bytes_a_token(tmp_path: Path) -> None:
     peaks: list[int] = []
     out = tmp_path / "out"

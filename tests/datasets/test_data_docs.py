@@ -115,6 +115,7 @@ def test_the_tables_are_those_of_the_program(request: pytest.FixtureRequest) -> 
     assert page() == actual
 
 
+@pytest.mark.deep
 @pytest.mark.long
 def test_commands_print_what_the_page_shows(folder: Path, request: pytest.FixtureRequest) -> None:
     actual = _BLOCK.sub(played, page())
@@ -123,6 +124,7 @@ def test_commands_print_what_the_page_shows(folder: Path, request: pytest.Fixtur
     assert page() == actual
 
 
+@pytest.mark.deep
 def test_python_does_what_the_page_shows(folder: Path) -> None:
     source = "\n".join(code for name, code in _BLOCK.findall(page()) if name == "python")
     test = doctest.DocTestParser().get_doctest(source, {}, PAGE.name, str(PAGE), 0)

@@ -103,6 +103,7 @@ def test_none_begin_ahead_where_an_earlier_build_may_have_done_all(tmp_path: Pat
     assert whole == results(out)
 
 
+@pytest.mark.deep
 def test_workers_run_nothing_that_lies_in_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = written(tmp_path / "a.jsonl", chats(9))
     for name in ("json", "base64", "numpy", "msgspec", "sitecustomize"):

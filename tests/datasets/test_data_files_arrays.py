@@ -171,6 +171,7 @@ def test_an_element_over_the_limit_is_set_aside_and_the_next_are_read(path: Path
     assert [None, Code.ROW_SIZE] == faults(read_bytes(path, exact, block, limit=100))
 
 
+@pytest.mark.deep
 def test_a_huge_array_needs_little_memory(path: Path) -> None:
     with path.open("wb") as file:
         file.write(b"[")

@@ -107,6 +107,7 @@ def test_what_no_longer_begins_like_a_stream_is_told(tmp_path: Path, way: str) -
     assert [Code.TRUNCATED] == [row.problem.code for row in rows if row.problem]
 
 
+@pytest.mark.deep
 @each_way
 def test_a_bomb_does_not_fill_the_memory(tmp_path: Path, way: str) -> None:
     path = tmp_path / "bomb.jsonl"

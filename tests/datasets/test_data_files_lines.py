@@ -108,6 +108,7 @@ def test_a_row_of_exactly_the_limit_is_a_row(path: Path) -> None:
     assert "10000 bytes" in second.problem.message
 
 
+@pytest.mark.deep
 def test_a_row_of_a_gigabyte_is_skipped_in_little_memory(path: Path) -> None:
     with path.open("wb") as file:
         file.write(b'{"first": 1}\n')

@@ -302,6 +302,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
         cut(path, whole=False, target=1)
 
 
+@pytest.mark.deep
 def test_memory_holds_a_batch_and_not_the_table(tmp_path: Path) -> None:
     path = write(tmp_path, {"x": [str(number) + "x" * 100_000 for number in range(1000)]}, row_group_size=1000)
     tracemalloc.start()

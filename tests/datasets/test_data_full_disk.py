@@ -28,6 +28,7 @@ def build(source: Path, out: Path, *more: str) -> subprocess.CompletedProcess[st
     return limited("build", source, "--to", "rwkv-goose", "--tokenizer", "bytes", "--out", out, "--quiet", *more)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_build_that_finds_no_room_names_its_folder_and_goes_on_later(tmp_path: Path, workers: str) -> None:
     source = written(tmp_path / "rows.jsonl", chats(900))
@@ -38,6 +39,7 @@ def test_a_build_that_finds_no_room_names_its_folder_and_goes_on_later(tmp_path:
     assert ["plan.json"] == [path.name for path in out.rglob("*") if path.is_file()]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("output", ["binidx", "jsonl", "parquet"])
 def test_a_merge_that_finds_no_room_names_its_folder_and_keeps_the_shards(tmp_path: Path, output: str) -> None:
     source = written(tmp_path / "rows.jsonl", [line for line in chats(90) if b'{"messages": [{' in line])
@@ -61,6 +63,7 @@ def test_a_tokenizer_that_finds_no_room_is_named_and_leaves_the_file_before(tmp_
     assert ["larger.json", "tokenizer.json"] == sorted(path.name for path in tmp_path.iterdir())
 
 
+@pytest.mark.deep
 def test_a_file_of_tags_is_named_as_it_was_given_and_a_link_stays_one(tmp_path: Path) -> None:
     wanted = ["tokens", "--to", "openchatml", "--tokenizer", "rwkv-world", "--tags", "<|im_end|>", "--write"]
     found = limited(*wanted, tmp_path / "none" / "tags.json")

@@ -362,6 +362,7 @@ def test_the_cost_grows_with_the_length_and_not_with_its_square(mode: str, tmp_p
     assert_grows_below(24, work, 500, 4000)
 
 
+@pytest.mark.deep
 def test_tokens_are_explained_in_time_in_proportion_to_their_number() -> None:
     """However many borders of what is trained there are."""
     encoder = Encoder(ts.get_format("batuta-chatml"), get_tokenizer("bytes"), Train(), mode="text")

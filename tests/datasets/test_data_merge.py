@@ -162,6 +162,7 @@ def test_nothing_but_bad_rows_is_a_result_too(tmp_path: Path) -> None:
     assert (0, 0) == (report.rows, report.written)
 
 
+@pytest.mark.deep
 def test_many_shards_need_few_open_files(tmp_path: Path) -> None:
     file = written(tmp_path / "a.jsonl", lines(*map(str, range(400))))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

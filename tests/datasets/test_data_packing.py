@@ -164,6 +164,7 @@ def test_windows_of_4096_are_full_to_more_than_99_and_a_half_percent() -> None:
     assert int(lengths.sum()) > 0.995 * 4096 * len(windows)
 
 
+@pytest.mark.deep
 def test_best_fit_is_linear() -> None:
     """Ten times as many documents take less than thirty times as long."""
     rng = np.random.default_rng(2)

@@ -152,6 +152,7 @@ def kill_at_random_times(builds: Builds, plan: Plan, folder: Path, lasts: float,
         job += 1
 
 
+@pytest.mark.deep
 def test_a_build_that_is_killed_before_any_of_its_renames_goes_on(tmp_path: Path) -> None:
     file = written(tmp_path / "a.jsonl", chats(40, 5))
     built(plan_for(file, **FIELDS), tmp_path / "whole", shards=3)

@@ -44,6 +44,7 @@ def unescaped(name: str) -> bytes:
     return b"".join([b"".join(one) for one in found])
 
 
+@pytest.mark.deep
 def test_the_package_of_rwkv_reads_the_vocabulary_file(tmp_path: Path) -> None:
     said = write(tmp_path / "vocabulary.txt")
     reader = WorldTokenizer(str(tmp_path / "vocabulary.txt"))
@@ -58,6 +59,7 @@ def test_the_package_of_rwkv_reads_the_vocabulary_file(tmp_path: Path) -> None:
     assert [65530] != reader.encode(" <|im_end|>")[-1:]
 
 
+@pytest.mark.deep
 def test_the_vocabulary_file_is_the_worlds_with_the_tags_behind_it(tmp_path: Path) -> None:
     write(tmp_path / "vocabulary.txt")
     lines = (tmp_path / "vocabulary.txt").read_bytes()
@@ -87,6 +89,7 @@ def test_ai00s_json_is_its_own_with_the_tags_in_it(tmp_path: Path) -> None:
     assert ("\n\n", [0x80]) == (found["261"], found["129"])
 
 
+@pytest.mark.deep
 def test_gguf_tokens_are_those_of_the_vocabulary_with_types_of_their_own(tmp_path: Path) -> None:
     write(tmp_path / "vocabulary.gguf")
     reader = GGUFReader(tmp_path / "vocabulary.gguf")
@@ -124,6 +127,7 @@ def test_llama_cpp_finds_the_tags_by_gguf_tokens_behind_any_text(tmp_path: Path)
     assert [number for piece in expected for number in piece] == found
 
 
+@pytest.mark.deep
 def test_ids_that_nothing_has_are_unused_in_gguf_and_no_text_stands_for_them(tmp_path: Path) -> None:
     file = tmp_path / "vocabulary.gguf"
     file.write_bytes(serving_bytes("gguf", get_tokenizer("rwkv-world"), {"<|im_end|>": 65535}))
@@ -132,6 +136,7 @@ def test_ids_that_nothing_has_are_unused_in_gguf_and_no_text_stands_for_them(tmp
     assert [5, 3] == field["tokenizer.ggml.token_type"][65534:]
 
 
+@pytest.mark.deep
 def test_tags_that_are_there_already_are_written_for_servers(tmp_path: Path) -> None:
     write(tmp_path / "tags.json")
     told = write(tmp_path / "later.txt", tokenizer=f"rwkv-world+{tmp_path}/tags.json")

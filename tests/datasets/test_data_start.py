@@ -43,6 +43,7 @@ def test_only_what_is_needed_is_loaded(code: str, loaded: set[str]) -> None:
     assert loaded == set(done.stdout.splitlines()[-1].split()[1:])
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("code", "threads"), [("import turnscript.cli.main; import numpy", False), (f"{COMMAND}import numpy", True)]
 )

@@ -84,6 +84,7 @@ def longest() -> LongestMatch:
     return LongestMatch(read_vocabulary(world_path(), Path(world_path()).read_bytes()))
 
 
+@pytest.mark.deep
 def test_the_known_vocabulary_is_read_as_any_other_and_without_the_fast_tokenizer_for_little() -> None:
     path = world_path()
     code = (
@@ -208,6 +209,7 @@ def test_a_tokenizer_that_leaves_out_spaces_has_no_ends(tmp_path: Path) -> None:
         tokenizer.ends("the weather", tokenizer.encode(["the weather"])[0])
 
 
+@pytest.mark.deep
 def test_remembered_texts_have_the_same_ids_and_the_memory_is_bounded(kinds: dict[str, Tokenizer]) -> None:
     tokenizer = get_tokenizer(kinds["byte-level"].spec)
     fresh = tokenizer.encode(["Hello Paris"])

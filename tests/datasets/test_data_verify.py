@@ -504,6 +504,7 @@ def test_a_difference_is_explained_only_by_a_loss_where_it_is() -> None:
     assert "other tools" in unlike(before, tools, [])
 
 
+@pytest.mark.deep
 def test_checks_are_linear_in_the_number_of_turns() -> None:
     """Eight times the turns take less than twenty times as long: no work is done for each pair of them."""
     encoder = Encoder(ts.get_format("rwkv-universal"), get_tokenizer("bytes"), Train())

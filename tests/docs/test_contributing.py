@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import turnscript as ts
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,6 +21,7 @@ def test_the_make_targets_that_the_page_names_exist() -> None:
     assert [] == sorted(name for name in named if not re.search(rf"^{name}:", MAKEFILE, re.MULTILINE))
 
 
+@pytest.mark.deep
 def test_golden_finds_tests_for_every_format_and_api() -> None:
     """What the target runs is collected; `-k NAME` takes the tests whose ids hold the name."""
     recipe = re.search(r"^golden:.*\n\t\$\(PYTEST\) (.+) --update-golden \$\(if \$\(NAME\),-k ", MAKEFILE, re.MULTILINE)

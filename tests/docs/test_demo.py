@@ -39,6 +39,7 @@ def played() -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.deep
 def test_every_call_succeeds_and_the_readme_shows_what_is_printed(played: subprocess.CompletedProcess[str]) -> None:
     assert (0, "") == (played.returncode, played.stderr), played.stdout
     (shown,) = _TEXT.findall(README)
@@ -106,6 +107,7 @@ def test_a_call_that_fails_is_shown_and_counted(useless: Any, capsys: pytest.Cap
     assert "6 of 6 calls failed." in shown
 
 
+@pytest.mark.deep
 def test_a_server_that_does_not_start_is_an_error_that_says_why(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tiny: Server
 ) -> None:

@@ -70,6 +70,7 @@ def numbers(line: str) -> list[str]:
 PROGRAMS: tuple[Callable[[list[str]], None], ...] = (chat_tools, messages_tools, streaming, thinking, responses)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_the_program_does_what_it_says(program: Callable[[list[str]], None], tiny: Server) -> None:
     env = os.environ | {

@@ -66,7 +66,13 @@ def _output(command: str) -> str:
 
 @pytest.mark.parametrize(
     "name",
-    ["README.md", "docs/grammars.md", "docs/chat-templates.md", "docs/models.md", *DOCUMENTS],
+    [
+        "README.md",
+        *(
+            pytest.param(page, marks=pytest.mark.deep)
+            for page in ("docs/grammars.md", "docs/chat-templates.md", "docs/models.md", *DOCUMENTS)
+        ),
+    ],
 )
 def test_commands_print_what_the_page_shows(name: str, folder: Path, request: pytest.FixtureRequest) -> None:
     page = ROOT / name

@@ -135,6 +135,7 @@ def test_errors_are_as_the_page_shows_them(folder: Path, monkeypatch: pytest.Mon
     assert blocks("text") == ["".join(f"{error}\n" for error in (caught.value, *caught.value.others))]
 
 
+@pytest.mark.deep
 def test_the_command_prints_what_the_page_shows(folder: Path) -> None:
     (console,) = blocks("console")
     played = ""

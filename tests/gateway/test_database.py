@@ -110,6 +110,7 @@ def test_a_row_that_fails_by_itself_takes_no_other_with_it(tmp_path: Path, wrong
     assert 1 == database.counts["lost"]
 
 
+@pytest.mark.deep
 def test_a_killed_process_loses_nothing_that_it_had_confirmed(tmp_path: Path) -> None:
     path = tmp_path / "notes.db"
     random_ = random.Random(7)
@@ -126,6 +127,7 @@ def test_a_killed_process_loses_nothing_that_it_had_confirmed(tmp_path: Path) ->
     assert len(confirmed) > 6
 
 
+@pytest.mark.deep
 def test_two_processes_share_a_file(tmp_path: Path) -> None:
     path = tmp_path / "notes.db"
     writers = [start_writer(path, first) for first in (0, 1_000_000, 2_000_000)]
@@ -173,6 +175,7 @@ def test_one_entry_larger_than_the_file_may_be_is_refused_and_costs_no_other(tmp
     assert [1, 3] == read_file(tmp_path / "notes.db")
 
 
+@pytest.mark.deep
 def test_a_hundred_thousand_entries_stay_bounded_and_quick(tmp_path: Path) -> None:
     path = tmp_path / "notes.db"
     size = 4 * 1024 * 1024

@@ -85,6 +85,7 @@ def test_a_wrong_key_is_an_authentication_error(javascript: JavaScript, tmp_path
     assert ("AuthenticationError", 401) == (told.error.name, told.error.status)
 
 
+@pytest.mark.deep
 @ALL
 def test_what_a_server_refuses_is_an_error_with_its_status(javascript: JavaScript, stage: Stage, method: str) -> None:
     stage.play(said({"error": {"message": "slow down", "type": "rate_limit_error"}}, status=429))

@@ -122,6 +122,7 @@ def shown(*options: str) -> str:
         return "".join(server.lines)
 
 
+@pytest.mark.deep
 def test_a_model_has_the_context_of_its_file_and_is_told_while_it_loads(model: Path) -> None:
     said = shown("--backend", f"embedded:{model}", "--format", "batuta-chatml")
     loading = next(line for line in said.splitlines() if "loading the model" in line)
@@ -130,6 +131,7 @@ def test_a_model_has_the_context_of_its_file_and_is_told_while_it_loads(model: P
     assert said.index("loading the model") < said.index("model loaded") < said.index("listening on")
 
 
+@pytest.mark.deep
 def test_a_context_that_is_too_short_for_agents_is_told_before_one_is_started(model: Path) -> None:
     short = shown("--backend", f"embedded:{model}", "--format", "batuta-chatml", "--context", "2000")
     assert "context=2000 slots=2 why=as asked for" in short
@@ -220,6 +222,7 @@ def test_a_server_does_not_start_with_a_file_that_is_no_model(model: Path, conte
     assert "Traceback" not in shown
 
 
+@pytest.mark.deep
 def test_a_server_does_not_start_without_the_library_that_its_model_needs(model: Path) -> None:
     told = served(model, f"import turnscript.gateway.embedded as one; one._MODULE = 'no_such_library'\n{CODE}")
     assert 1 == told.returncode

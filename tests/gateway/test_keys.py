@@ -204,6 +204,7 @@ def test_a_link_to_the_file_stays_a_link(path: Path) -> None:
     assert 1 == len(Keys(real)) == len(Keys(path))
 
 
+@pytest.mark.deep
 def test_no_change_of_several_processes_is_lost(path: Path) -> None:
     code = """
 import sys

@@ -142,6 +142,7 @@ def test_it_works_as_a_process_and_under_any_umask(folder: Path) -> None:
     assert 0o600 == (folder / "k").stat().st_mode & 0o777
 
 
+@pytest.mark.deep
 def test_the_examples_in_the_help_are_true(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     section = keys("--help").output.split("Examples:\n")[1]

@@ -320,6 +320,7 @@ def test_there_is_nothing_to_keep_of_an_answer_without_items_or_without_text() -
     asyncio.run(run())
 
 
+@pytest.mark.deep
 def test_a_hundred_thousand_turns_take_no_more_memory_than_allowed() -> None:
     """Those that were used last are kept."""
 
@@ -459,6 +460,7 @@ def test_no_trouble_with_the_file_is_the_clients(tmp_path: Path, monkeypatch: py
     other.close()
 
 
+@pytest.mark.deep
 def test_recalling_a_long_session_is_linear() -> None:
     """Four times the turns take less than ten times as long."""
 

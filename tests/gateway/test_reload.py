@@ -414,6 +414,7 @@ def test_what_is_no_former_key_is_told_and_not_shown(path: Path, wrong: str) -> 
     assert "planted" not in str(caught.value)
 
 
+@pytest.mark.deep
 def test_servers_that_start_at_once_share_the_key(tmp_path: Path) -> None:
     code = """
 import sys

@@ -162,6 +162,7 @@ def test_alone_the_largest_request_always_has_room(api: Api) -> None:
             small.until(small.idle)
 
 
+@pytest.mark.deep
 def test_hundreds_of_open_streams_leave_room(stage: Stage) -> None:
     async def run() -> Told:
         stage.play(HANGS)

@@ -127,12 +127,14 @@ def test_streams_go_on_while_a_long_conversation_is_kept(process: Serving, api: 
     assert goes_on(process, post(api, of_many_items(api, 15_000_000, store=True)))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("api", KEEPING, ids=named)
 def test_streams_go_on_while_a_long_conversation_that_was_kept_goes_on(process: Serving, api: Api) -> None:
     first = process.client.post(api.endpoint, content=of_many_items(api, 5_000_000, store=True)).json()["id"]
     assert goes_on(process, post(api, body_of(api, stream=False, previous_response_id=first, store=False)))
 
 
+@pytest.mark.deep
 @pytest.mark.long
 @pytest.mark.parametrize("api", CHATS, ids=named)
 def test_streams_go_on_while_a_huge_text_comes_in(process: Serving, api: Api) -> None:

@@ -159,6 +159,7 @@ def test_large_requests_that_come_to_nothing_leave_nothing(tmp_path: Path, how: 
     asyncio.run(run())
 
 
+@pytest.mark.deep
 def test_hundreds_of_streams_at_once_are_answered_and_cost_little(tmp_path: Path) -> None:
     count = 500
     allow_open_files()
@@ -216,6 +217,7 @@ def test_no_task_is_left_of_any_request(caplog: pytest.LogCaptureFixture) -> Non
     gc.collect()
 
 
+@pytest.mark.deep
 def test_a_large_request_takes_a_small_multiple_of_its_size(tmp_path: Path) -> None:
     size = 20_000_000
 

@@ -204,6 +204,7 @@ def test_a_log_that_cannot_be_written_stops_nothing(tmp_path: Path, where: str, 
         assert process.ended()[0] in (0, 120)  # the interpreter tells of a stream that it cannot flush by the latter
 
 
+@pytest.mark.deep
 def test_a_server_that_was_started_with_its_stderr_closed_serves(tmp_path: Path) -> None:
     lines = [
         "import os, sys, turnscript.cli.serve as serve",
@@ -236,6 +237,7 @@ print(before != os.fstat(2).st_ino, os.fstat(2).st_rdev == os.stat(os.devnull).s
         assert b"True True\n" == done.stdout
 
 
+@pytest.mark.deep
 def test_a_reader_of_the_log_that_has_stopped_holds_up_nobody(tmp_path: Path) -> None:
     with (
         Threaded() as thread,

@@ -50,6 +50,7 @@ def staged(folder: Path, **store: Any) -> Iterator[Stage]:
         yield stage
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("api", STORING, ids=named)
 def test_a_full_disk_is_told_to_those_who_wanted_to_keep_something(tmp_path: Path, api: Api) -> None:
     def script(asked: Any) -> Script:
@@ -151,6 +152,7 @@ def test_while_the_file_cannot_be_used_nothing_passes_for_kept_and_nothing_for_l
         assert 404 == stage.client.get(f"{api.endpoint}/resp_nothing").status_code
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("api", STORING, ids=named)
 def test_what_can_be_read_of_a_damaged_file_is_saved(tmp_path: Path, api: Api) -> None:
     """Whole conversations, or nothing of them: what is lost is 404, what is found is what it was."""

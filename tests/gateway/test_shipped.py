@@ -94,6 +94,7 @@ def test_the_first_conversation_has_a_place_at_once() -> None:
             assert ask(server.url, talk)[2] > 40
 
 
+@pytest.mark.deep
 def test_it_stops_at_once_when_it_is_told_to() -> None:
     with Server(0) as server:
         ask(server.url, [{"role": "user", "content": "Hello!"}])
@@ -130,6 +131,7 @@ def test_models_that_leave_the_configuration_are_not_replaced_by_it(tmp_path: Pa
     assert () == reloader.reload().models
 
 
+@pytest.mark.deep
 def test_without_the_library_a_line_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(embedded, "_MODULE", "no_such_library")

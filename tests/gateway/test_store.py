@@ -413,6 +413,7 @@ asyncio.run(main())
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.deep
 def test_an_answer_whose_client_was_told_survives_a_kill_and_none_is_there_by_half(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     chance = random.Random(3)

@@ -113,6 +113,7 @@ def compare(path: Path, confirmed: list[str]) -> None:
     using(path, look)
 
 
+@pytest.mark.deep
 def test_a_write_that_fails_loses_itself_alone(tmp_path: Path) -> None:
     whole = [f"kept {number}" for number, _ in PUTS] + ["deleted 1"]
     told: list[list[str]] = []

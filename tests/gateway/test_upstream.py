@@ -183,6 +183,7 @@ def test_a_task_that_is_cancelled_closes_the_connection(script: Any) -> None:
         await server.until_gone()
 
 
+@pytest.mark.deep
 def test_a_slow_reader_pauses_the_server() -> None:
     """Nobody reads: the server can write what the buffers hold, and then waits."""
 

@@ -35,6 +35,7 @@ def test_a_module_that_fails_at_import_is_an_error_wherever_a_worker_begins(tmp_
     assert "no such luck" in done.stdout
 
 
+@pytest.mark.deep
 def test_modules_that_can_be_loaded_and_doctests_are_run_once_each(tmp_path: Path) -> None:
     done = collected(tmp_path, "none")
     assert done.returncode == 0, done.stdout + done.stderr

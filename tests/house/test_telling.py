@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = """
 import pytest
@@ -27,6 +29,7 @@ def test_is_left_out(): pass
 """
 
 
+@pytest.mark.deep
 def test_all_that_does_not_pass_is_told_and_each_test_counts_once(tmp_path: Path) -> None:
     (tmp_path / "test_all.py").write_text(TESTS)
     command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "xdist", "-p", "tests.telling"]

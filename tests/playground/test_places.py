@@ -126,6 +126,7 @@ def test_what_is_no_json_has_no_places_and_raises_nothing(source: str) -> None:
     assert found(source, "$.b.c") is None
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "source", ["[" * 10_000, '{"a":' * 10_000, '{"' + "k" * 10_000 + '":[' + "1," * 10_000 + "1]}"]
 )

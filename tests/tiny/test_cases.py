@@ -92,6 +92,7 @@ def test_the_lines_that_are_told_apart_are_those_of_training() -> None:
     assert [] == [text for row in first for text in said(row) if not fits(text)]
 
 
+@pytest.mark.deep
 def test_each_line_has_an_expression_that_tells_its_texts() -> None:
     known = {one.line: one for one in lines()}
     for topic in (*TOPICS, *MORE, *UNSEEN):
@@ -102,6 +103,7 @@ def test_each_line_has_an_expression_that_tells_its_texts() -> None:
             assert known[line].makes(text), f"{topic.name}: {text}"
 
 
+@pytest.mark.deep
 def test_no_line_of_training_makes_a_request_that_was_written_by_hand() -> None:
     assert sorted(FAMILIAR) == sorted(case.text for case in cases.free() if fits(case.text, made=False))
 

@@ -160,6 +160,7 @@ def lines() -> list[str]:
     return list(rows.rows(1000))
 
 
+@pytest.mark.deep
 def test_rows_are_read_and_rendered_without_a_loss(lines: list[str]) -> None:
     known, chat = turnscript.get_format(recipe.FORMAT), turnscript.get_api("openai-chat")
     for line in lines:

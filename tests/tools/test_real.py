@@ -257,6 +257,7 @@ def test_a_model_is_asked_through_every_api_and_all_answers_are_kept(
     assert [{"name": "get_weather", "arguments": '{"city": "Lisbon"}'}] == turn["calls"]
 
 
+@pytest.mark.deep
 def test_twenty_schemas_are_asked_for_and_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """By the tiny model, which writes what its grammar leaves it. An instance that came to its end is valid."""
     kept = tmp_path / "answers.jsonl"
@@ -299,6 +300,7 @@ def test_what_cannot_be_asked_is_told_in_a_sentence(
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.deep
 def test_ctrl_c_prints_what_is_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     asked = Systems.ask
 

@@ -323,6 +323,7 @@ def test_a_line_without_an_end_is_given_up() -> None:
         parser.feed(b"x" * 1_000_000)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", ["text", "call", "blocks"])
 def test_reading_and_writing_take_time_in_proportion(kind: str) -> None:
     def work(count: int) -> Callable[[], object]:

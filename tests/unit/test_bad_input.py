@@ -179,6 +179,7 @@ def test_utf16_and_latin1_are_errors_that_say_so(api: str) -> None:
         ts.parse(text.encode("latin-1"), api)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("api", HISTORY)
 def test_a_body_of_50_mb_takes_time_in_proportion(api: str) -> None:
     def converting(turns: int) -> Callable[[], object]:
@@ -193,6 +194,7 @@ def test_a_body_of_50_mb_takes_time_in_proportion(api: str) -> None:
     assert_grows_below(10, converting, 1_125, 4_500, least=0.05)  # 12 MB and 47 MB
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("api", "target"), [*pairwise(HISTORY), (list(HISTORY)[-1], "rwkv-universal")])
 def test_a_conversion_takes_at_most_six_times_the_memory_of_its_body(api: str, target: str) -> None:
     turns = [{"role": "user", "content": "words and words \n" * 60}, {"role": "assistant", "content": "ok " * 9}]

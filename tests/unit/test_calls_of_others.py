@@ -187,6 +187,7 @@ def test_a_name_that_opens_a_text_is_told() -> None:
     assert ["items[0].name"] == [loss.path for loss in rendered.losses if loss.path.endswith(".name")]
 
 
+@pytest.mark.deep
 def test_many_calls_of_an_array_take_time_in_proportion() -> None:
     text = "[" + ", ".join(['{"name": "f", "arguments": {"a": 1}}'] * 4000) + "]"
     assert 4000 == len(read("xlam", text, 64).items)

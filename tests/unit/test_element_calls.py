@@ -116,6 +116,7 @@ def test_a_value_comes_back_or_its_loss_is_told(key: str, value: object) -> None
         assert json.loads(arguments) == json.loads(again.arguments)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("element", ["@<city>{}@</city>", "@<other>{}@</other>", "@<tags>@<item>{}@</item>@</tags>"])
 def test_a_long_argument_takes_time_in_proportion(element: str) -> None:
     def spent(size: int) -> float:

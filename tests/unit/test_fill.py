@@ -459,6 +459,7 @@ def test_windows_line_ends_and_a_byte_order_mark_are_those_of_the_file_if_a_sepa
     assert FileSequence(["\ufeffa", "b"]) == read(f"\ufeffa\n{SEPARATOR}\nb")
 
 
+@pytest.mark.deep
 def test_reading_takes_time_in_proportion_to_the_text() -> None:
     def reading(size: int) -> Callable[[], object]:
         near = "<|fim_prefix|x <\\|fim_middle|> ✿prefix \n<|file_separator|\n"

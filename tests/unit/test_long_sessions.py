@@ -33,6 +33,7 @@ def called(prompt: Prompt) -> Prompt:
     return longer
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("waits", [False, True])
 def test_a_turn_costs_what_is_new_however_long_the_session_is(waits: bool) -> None:
     """Whether or not a call waits that nobody will ever answer."""

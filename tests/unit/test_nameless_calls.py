@@ -58,6 +58,7 @@ def test_calls_without_a_name_are_issues_and_the_rest_stays(api: str) -> None:
     assert [f'"a":{at}' for at in range(3)] == [detail.replace(" ", "")[-6:-1] for detail in told]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("api", ANSWERS)
 def test_reading_takes_time_in_proportion_to_how_many_calls_have_no_name(api: str) -> None:
     def work(count: int) -> Callable[[], object]:

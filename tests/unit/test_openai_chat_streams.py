@@ -315,6 +315,7 @@ def test_a_line_of_a_megabyte_is_read() -> None:
     assert [Assistant(content=[Text(text=big)])] == fold(read(chunk({"content": big}) + STOP + DONE, 65536)).items
 
 
+@pytest.mark.deep
 def test_time_is_linear_in_deltas_and_in_calls() -> None:
     def deltas(count: int) -> bytes:
         return b"".join([chunk({"content": "ab"}) for _ in range(count)]) + STOP

@@ -467,6 +467,7 @@ def test_one_member_that_is_damaged_is_told_or_changes_nothing(server: str) -> N
     assert [] == wrong
 
 
+@pytest.mark.deep
 def test_items_that_are_never_done_take_time_in_proportion() -> None:
     def reading(count: int) -> Callable[[], object]:
         items = [{"type": "message", "id": f"m{at}", "role": "assistant", "content": []} for at in range(count)]
@@ -480,6 +481,7 @@ def test_items_that_are_never_done_take_time_in_proportion() -> None:
     assert_grows_below(8, reading, 1000, 4000)
 
 
+@pytest.mark.deep
 def test_reading_and_writing_take_time_in_proportion() -> None:
     def work(count: int) -> Callable[[], object]:
         told: list[Event] = [PartStart(0, Assistant()), *[PartDelta(0, "word ")] * count]

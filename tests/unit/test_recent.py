@@ -100,6 +100,7 @@ def test_states_for_many_lists_of_stop_strings_are_not_kept_for_ever() -> None:
     assert 1 <= len(kept) < 60
 
 
+@pytest.mark.deep
 def test_large_calls_and_tools_that_nobody_shows_again_are_not_kept_for_ever() -> None:
     """Agents write whole files as arguments, and every session has other ones."""
     format_ = ts.get_format("batuta-chatml")

@@ -89,6 +89,7 @@ def test_nor_has_an_answer_the_id_of_an_earlier_call() -> None:
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.deep
 def test_many_of_the_same_take_linear_time() -> None:
     def convert(turns: int) -> Callable[[], object]:
         messages = [message for _ in range(turns) for message in (called(("a", "f")), result("a", "1"))]

@@ -147,6 +147,7 @@ def test_an_event_with_a_name_and_without_data_is_none_and_is_noted() -> None:
         assert stray == reader.stray
 
 
+@pytest.mark.deep
 def test_time_is_linear_in_a_line_that_comes_byte_by_byte() -> None:
     def reading(length: int) -> Callable[[], object]:
         def read() -> None:

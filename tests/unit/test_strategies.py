@@ -270,6 +270,7 @@ def test_no_listed_broken_argument_is_an_object(broken: str) -> None:
     assert not jsontext.is_argument_object(broken)
 
 
+@pytest.mark.deep
 def test_odd_spellings_occur_in_arguments_and_values() -> None:
     sources: dict[str, str] = {"arguments": "", "values": ""}
 
@@ -416,6 +417,7 @@ def is_hologram(value: Any) -> bool:
     return isinstance(value, dict) and value.get("type") == "hologram"
 
 
+@pytest.mark.deep
 def test_unknown_blocks_come_at_every_level() -> None:
     bodies = sdk.bodies("anthropic-messages").flatmap(unknown.with_unknown)
     drawn(bodies, like=lambda body: any(map(is_hologram, body.get("tools", []))))

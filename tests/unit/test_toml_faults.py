@@ -133,6 +133,7 @@ def test_a_table_with_one_bracket_is_told_to_take_two(text: str, path: str, head
     assert (path, header) == (caught.value.path, caught.value.expected)
 
 
+@pytest.mark.deep
 def test_a_table_with_many_turns_is_checked_in_time_in_proportion_to_them() -> None:
     """Each turn's literals are held against those that open the others."""
     thought = '[[format.turn.segment]]\nkind = "thinking"\nof = "{0}"\nbody = "text"\n'
