@@ -25,7 +25,7 @@ from msgspec import Raw as RawJson
 from msgspec.structs import replace
 
 from turnscript.byhand import MISTAKES, check_words, refuse_mistakes
-from turnscript.conversation import Assistant, Conversation, Extra, Request, Response, Settings, Usage
+from turnscript.conversation import Assistant, Conversation, Extra, Item, Request, Response, Settings, Usage
 from turnscript.errors import LossyConversion, TurnscriptError, UnknownName
 from turnscript.events import Event
 from turnscript.faults import fault_of, retry_headers
@@ -388,6 +388,7 @@ class Api(ABC):
             rendering.put_extra(body, rendering.extra, "$")
             for key in request.archived:
                 rendering.lose(f"$.{key}", "dropped", "only an archive has a place for this")
+            rendering.losses += attribute_losses(request.items)
             losses = at_source(request, rendering.losses)
         except MISTAKES:
             refuse_mistakes(request=request)
@@ -415,6 +416,7 @@ class Api(ABC):
         """
         try:
             body, losses = self.write_response(self.spelled(response), request, reply)
+            losses += attribute_losses(response.items)
         except MISTAKES:
             refuse_mistakes(response=response, request=request)
             raise
@@ -509,6 +511,17 @@ class Api(ABC):
             said = getattr(typed, field)
             if said is not None:
                 setattr(request.settings, field, said)
+
+
+def attribute_losses(items: Iterable[Item]) -> list[Loss]:
+    """Return a loss for each attribute of a transcript's tags that no format names: a body has no tags."""
+    detail = "a body has no place for the attributes of a tag"
+    return [
+        Loss(f"{item.at}.{key}", "dropped", detail)
+        for item in items
+        if item.hints is not None
+        for key in item.hints.attributes
+    ]
 
 
 def merge(body: Body, extra: Extra) -> None:

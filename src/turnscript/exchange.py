@@ -145,7 +145,8 @@ def exchange_of(request: Request) -> Exchange:
     rest = dict(request.archived)
     said = rest.pop(RESPONSE, None)
     if said is None:
-        raise _malformed("the transcript holds no answer: its metadata has no 'response'")
+        remedy = "what a model wrote is read by `turnscript read`"
+        raise _malformed(f"the transcript holds no answer: its metadata has no 'response'; {remedy}")
     try:
         fields = read_object(said)
         hidden = read_object(fields.pop("x", Json(b"{}")))

@@ -96,7 +96,11 @@ def test_a_word_that_nobody_declared_is_kept_told_or_refused(
     format_ = ts.get_format(name)
     transcript = data.draw(altered.other_text(str(format_.render(source).value)))
     note(transcript)
-    check(format_, transcript)
+    request = check(format_, transcript)
+    if request is not None and altered.MARK in transcript:
+        for api in ts.apis():
+            body = ts.render(request, api)
+            assert body.losses or altered.MARK in str(body.value), f"neither in the body of {api} nor in its losses"
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if writes_json(name)])

@@ -127,7 +127,10 @@ def test_blank_lines_and_outer_white_space_go_and_are_reported(kind: type[ts.Ite
     rendered = FORMAT.render(request(item))
     assert (f"{label} {flat}" if flat else label) == rendered.value
     changed = ["items[0]: approximated: blank lines and white space at the ends have no place in this format"]
-    assert (changed if flat != one else []) == list(map(str, rendered.losses))
+    told = changed if flat != one else []
+    if not flat and kind is ts.Assistant:
+        told = [*told, "items[0]: approximated: an empty answer that is finished looks like one that is to come"]
+    assert told == list(map(str, rendered.losses))
     assert [(item.kind, flat)] == read(str(rendered.value))
 
 
@@ -219,6 +222,45 @@ def test_the_budget_decides_how_the_user_asks_for_thinking(budget: int, suffix: 
 def test_the_effort_decides_as_well(effort: str, suffix: str) -> None:
     """R-G-10..12 for APIs that have no budget."""
     assert f"User: q{suffix}\n\nAssistant: <think" == FORMAT.prompt(asking(effort=effort)).text
+
+
+@pytest.mark.parametrize("budget", [0, 1023])
+def test_a_budget_that_nobody_may_ask_for_is_told(budget: int) -> None:
+    """D-X-13: below 1024 tokens, the least word asks for thinking, and `--strict` refuses it."""
+    prompt = FORMAT.prompt(asking(budget))
+    assert "User: q think a bit\n\nAssistant: <think" == prompt.text
+    assert [("$.thinking", "approximated")] == [(loss.path, loss.kind) for loss in prompt.losses]
+    assert [] == FORMAT.prompt(asking(1024)).losses
+
+
+def test_an_effort_without_a_name_is_told() -> None:
+    prompt = FORMAT.prompt(asking(effort="hihg"))
+    assert "User: q think\n\nAssistant: <think" == prompt.text
+    assert ["'hihg' is no effort; taken for medium"] == [loss.detail for loss in prompt.losses]
+
+
+@pytest.mark.parametrize("style", [*STYLES, "ai00-v0"])
+def test_the_end_of_a_prompt_is_an_answer_to_come(style: str) -> None:
+    """`Assistant:` with nothing behind it is where the model goes on; a finished answer without words looks alike."""
+    format_ = ts.get_format(style)
+    asked = "System: s\n\nUser: q\n\nAssistant:"
+    parsed = format_.parse(asked)
+    assert parsed.items[-1].open
+    assert (asked, []) == (format_.render(parsed).value, format_.render(parsed).losses)
+    assert asked == format_.prompt(parsed).text
+    assert ["approximated"] == [loss.kind for loss in ts.render(parsed, "openai-chat").losses]
+    parsed.items[-1].open = False
+    [loss] = format_.render(parsed).losses
+    assert "an empty answer that is finished looks like one that is to come" == loss.detail
+
+
+@pytest.mark.parametrize("begun", ["<think", "<think>\nSix"])
+def test_a_thought_that_goes_on_is_unfinished_and_over_in_a_prompt(begun: str) -> None:
+    parsed = FORMAT.parse(f"User: q\n\nAssistant: {begun}")
+    assert ("thinking", True) == (parsed.items[-1].kind, parsed.items[-1].open) or "Six" in begun
+    if parsed.items[-1].open:
+        [loss] = FORMAT.prompt(parsed).losses
+        assert "an unfinished thinking is over here: the model begins behind it" == loss.detail
 
 
 def test_thinking_has_the_form_that_the_document_shows() -> None:

@@ -13,6 +13,12 @@ from turnscript.engine.names import name_line
 from turnscript.engine.render import Composer
 from turnscript.engine.spans import ITEM, TRAINABLE, Literal, Writer
 from turnscript.engine.table import Document, Turn
+from turnscript.losses import Loss
+
+LEAST_BUDGET = 1024
+"""Tokens. Messages refuses a smaller budget of thinking (D-X-13)."""
+_LOW = ("low", "minimal")
+_HIGH = ("high", "xhigh", "max")
 
 
 def continued(composer: Composer, request: Request) -> tuple[str, str, str]:
@@ -33,6 +39,7 @@ def opened(composer: Composer, request: Request, thinks: bool, forced: ToolChoic
     hint = _hint(composer.document, request) if thinks else ""
     if hint:
         composer.out.control(hint)
+        composer.out.losses += _odd_wishes(request)
     kind = generation.thinking_kind if thinks else ToolCall.kind if forced is not None else generation.kind
     place = _first_flagged(composer) if thinks else composer.layout.places[kind]
     before = composer.place
@@ -167,11 +174,23 @@ def _hint(document: Document, request: Request) -> str:
     return hints[_tier(request)]
 
 
+def _odd_wishes(request: Request) -> list[Loss]:
+    """Return what a tier stands for that nobody may ask for: a budget below the least one, an effort without a name."""
+    mode, effort = request.settings.thinking, request.settings.effort
+    if mode is not None and mode.budget is not None:
+        detail = f"a budget is at least {LEAST_BUDGET} tokens; the word for the least thinking asks for it"
+        path = request.paths.get("thinking", "$.thinking")
+        return [Loss(path, "approximated", detail)] if mode.budget < LEAST_BUDGET else []
+    if effort is None or effort in (*_LOW, *_HIGH, "medium", "none"):
+        return []
+    return [Loss(request.paths.get("effort", "$.effort"), "approximated", f"{effort!r} is no effort; taken for medium")]
+
+
 def _tier(request: Request) -> str:
     """Return how much thinking is asked for: `low`, `medium` or `high` (requirements R-G-10..12, D-X-13)."""
     mode, effort = request.settings.thinking, request.settings.effort
     if mode is not None and mode.budget is not None:
         return "low" if mode.budget < 4096 else "medium" if mode.budget < 16384 else "high"
-    if effort in ("low", "minimal"):
+    if effort in _LOW:
         return "low"
-    return "high" if effort in ("high", "xhigh", "max") else "medium"
+    return "high" if effort in _HIGH else "medium"

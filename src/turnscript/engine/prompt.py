@@ -107,6 +107,9 @@ class Prompt:
         else:
             free = thinks or request.settings.tool_choice is None
             forced = None if free else _must_call(composer, request, offered)
+            if items and items[-1].open:
+                detail = f"an unfinished {items[-1].kind.replace('_', ' ')} is over here: the model begins behind it"
+                out.losses.append(Loss(items[-1].at or f"items[{len(items) - 1}]", "approximated", detail))
             self._seed, self.prefill, self._missing = opened(composer, request, thinks, forced)
         self._count = len(out.pieces)
         generation = composer.document.generation

@@ -185,7 +185,8 @@ def _require_blank(text: str, start: int, end: int, lines: Lines) -> None:
     if between.strip():
         position = start + len(between) - len(between.lstrip())
         word = text[position : position + 40].split("\n", maxsplit=1)[0]
-        lines.note(position, f"text outside any block: {word!r}; put it between an opening and a closing tag", "a tag")
+        remedy = "put it between an opening and a closing tag, each on a line of its own"
+        lines.note(position, f"text outside any block: {word!r}; {remedy}", "a tag")
 
 
 def _refuse_inside(document: Document, opening: re.Match[str], tag: re.Match[str], lines: Lines) -> None:

@@ -253,7 +253,8 @@ class _Reader:
             found = _labels(self.document).search(text, max(start - 1, 0) if flattened else start, end)
             stop = found.start() if found else end
             content = text[start:stop].rstrip() if found is None and flattened else text[start:stop]
-            return Cut(turn, content, start, attributes, open=False), stop
+            begun = self._begun(turn, content.strip()) if found is None else None
+            return Cut(turn, content if begun is None else begun, start, attributes, open=begun is not None), stop
         core = turn.close.strip()
         stop, behind = self._closing(turn.open.strip(), core, start, end, after)
         # A tight closing may stand right behind the opening, which has taken the newline before it.
@@ -262,6 +263,15 @@ class _Reader:
         if behind == end:
             return Cut(turn, text[start:end], start, attributes, open=True), end
         return Cut(turn, text[start:behind].rstrip() + _space_before(turn), start, attributes, open=False), behind
+
+    def _begun(self, turn: Turn, content: str) -> str | None:
+        """Return what the last turn holds if it is only the end of a prompt, where the model goes on; else None."""
+        kinds = {segment.kind: segment for segment in turn.segments}
+        generation = self.document.generation
+        if generation.kind in kinds and not content:
+            return ""
+        thought = kinds.get(generation.thinking_kind)
+        return thought.open if thought is not None and content == generation.thinking_prefill else None
 
     def _closing(self, opening: str, close: str, start: int, end: int, after: int = 0) -> tuple[int, int]:
         """Return where what is open is closed, -1 if it is not; and where it ends without that: at the end of all.

@@ -348,12 +348,26 @@ class Composer:
     def stays_open(self, items: Sequence[Item]) -> bool:
         """Return whether the last item is unfinished, in a way that this format can show."""
         place = self.place
-        if not items or not items[-1].open or place is None or self.last < len(items) - 1:
+        if not items or place is None or self.last < len(items) - 1:
             return False
-        if place.may_stay_open and (place.close or place.end) and shows_its_end(place, items[-1]):
+        ends = bool(place.close or place.end)
+        if not ends and self._is_to_come(place, items[-1]):
+            if not items[-1].open:
+                detail = "an empty answer that is finished looks like one that is to come"
+                self.out.losses.append(Loss(self._path(items), "approximated", detail))
+            return True
+        if not items[-1].open:
+            return False
+        if place.may_stay_open and ends and shows_its_end(place, items[-1]):
             return True
         self.out.losses.append(Loss(f"{self._path(items)}.open", "dropped", "its end has no mark in this format"))
         return False
+
+    def _is_to_come(self, place: Place, item: Item) -> bool:
+        """Return whether nothing stands behind the opening of the model's turn, as at the end of a prompt."""
+        if place.kind != self.document.generation.kind or not place.body.is_empty(item, self.out.flattened):
+            return False
+        return "".join(self.out.pieces[-3:]).rstrip().endswith(place.turn.open.rstrip())
 
     def _path(self, items: Sequence[Item]) -> str:
         return items[-1].at or f"items[{len(items) - 1}]"
