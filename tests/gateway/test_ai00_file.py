@@ -99,6 +99,15 @@ def test_what_it_was_read_as_and_what_does_not_count_is_told_in_one_line(file: P
     assert ["http://127.0.0.1:65530", str(file), "[listen]"] == line.split()[1:]
 
 
+def test_prompts_that_no_model_takes_are_told(file: Path) -> None:
+    """A file of nothing but `[prompts]` says of no server, so the tiny model is served, in its own format."""
+    file.write_text(PROMPTS, encoding="utf-8")
+    result = run("serve", "--config", file, "--check")
+    assert "[prompts] counts for no model" in result.stderr
+    assert "models.tiny.format" in result.stdout
+    assert "" == run("serve", "--config", file, "--check", "--backend", "http://127.0.0.1:9").stderr
+
+
 def test_the_name_of_the_model_tells_the_format_where_no_prompts_are_set(file: Path) -> None:
     model = model_of(file, MODEL + OTHERS + LISTEN)
     assert model.takes is not None
@@ -175,7 +184,9 @@ def test_the_command_line_goes_before_it(file: Path) -> None:
 
 def test_a_file_of_ours_with_prompts_alone_is_ours(file: Path) -> None:
     file.write_text(PROMPTS, encoding="utf-8")
-    assert ((), ()) == (load(file, {}).models, load(file, {}).notes)
+    config = load(file, {})
+    assert () == config.models
+    assert all("[prompts] counts for no model" in note for note in config.notes)  # and nothing of ai00's own file
 
 
 def test_clients_are_answered_over_the_ai00_that_the_file_tells_of(file: Path) -> None:

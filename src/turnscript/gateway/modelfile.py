@@ -62,6 +62,12 @@ def read_models(reader: Reads, tree: Mapping[str, Any]) -> tuple[Model, ...]:
     found = [_read(reader, name, table, own, changed) for name, table in given.items()]
     models = tuple(model for model in found if model is not None)
     _check_aliases(reader, models)
+    taken = [model.takes.name for model in models if model.takes is not None]
+    if changed.format is not None and changed.format.name not in taken:
+        reader.notes.append(
+            f"[{SECTION}] counts for no model: it is for those whose format is ai00's; "
+            'say where one runs, with --backend or [listen], or give it format = "ai00-v1"'
+        )
     return models
 
 
