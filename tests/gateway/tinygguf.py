@@ -107,6 +107,40 @@ def write_rwkv7_of(path: Path, tokens: Sequence[str], kinds: Sequence[int], end:
     return _finish(writer, path)
 
 
+def write_projector(path: Path, *, width: int = 32, seed: int = 1) -> Path:
+    """What makes a model of that width see: one layer that turns any picture into four tokens. Returns `path`."""
+    size, patch, inner = 16, 4, 16
+    draw = np.random.default_rng(seed)
+    writer = GGUFWriter(path, "clip")
+    writer.add_bool("clip.has_vision_encoder", True)
+    writer.add_clip_projector_type("gemma3")
+    writer.add_vision_projector_scale_factor(2)
+    writer.add_vision_projection_dim(width)
+    writer.add_vision_image_size(size)
+    writer.add_vision_patch_size(patch)
+    writer.add_vision_embedding_length(inner)
+    writer.add_vision_feed_forward_length(inner)
+    writer.add_vision_block_count(1)
+    writer.add_vision_head_count(2)
+    writer.add_vision_attention_layernorm_eps(1e-6)
+    writer.add_vision_image_mean([0.5] * 3)
+    writer.add_vision_image_std([0.5] * 3)
+
+    def put(name: str, *shape: int) -> None:
+        writer.add_tensor(name, draw.normal(0, 0.2, shape).astype(np.float32))
+
+    put("v.patch_embd.weight", inner, 3, patch, patch)
+    put("v.position_embd.weight", (size // patch) ** 2, inner)
+    for part in ("attn_q", "attn_k", "attn_v", "attn_out", "ffn_up", "ffn_down"):
+        put(f"v.blk.0.{part}.weight", inner, inner)
+    for norm in ("v.blk.0.ln1", "v.blk.0.ln2", "v.post_ln"):
+        put(f"{norm}.weight", inner)
+        put(f"{norm}.bias", inner)
+    put("mm.input_projection.weight", inner, width)
+    put("mm.soft_emb_norm.weight", inner)
+    return _finish(writer, path)
+
+
 def _put_rwkv7(writer: GGUFWriter, draw: np.random.Generator, sizes: tuple[int, int, int, int], tokens: int) -> None:
     width, layers, inner, lora = sizes
 
