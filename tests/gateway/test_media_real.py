@@ -27,7 +27,7 @@ from turnscript.backends.llamacpp import LlamaCpp
 from turnscript.conversation import Image, Item, Part, Request, Text, ToolCall, ToolResult, User
 from turnscript.errors import ContextOverflow, InvalidRequest
 from turnscript.gateway.config import Config
-from turnscript.gateway.headers import REPORT
+from turnscript.gateway.headers import COUNTED, REPORT
 from turnscript.gateway.upstream import Upstream
 
 FORMAT = "batuta-chatml"
@@ -176,6 +176,21 @@ def test_pictures_that_do_not_fit_are_too_much_of_a_prompt(seeing: str) -> None:
             told = post(gateway.url, api, User(content=parts("Look" * 190, *[RED, BLUE] * 18)))
             is_refused(told, ContextOverflow(CONTEXT + 1, CONTEXT))
             assert f"{CONTEXT}" in str(told.error)
+
+
+def test_a_count_with_a_picture_is_no_exact_one_and_spoils_no_estimate(seeing: str) -> None:
+    api = ts.get_api("anthropic-messages")
+    with Running(Config.for_backend(seeing, FORMAT)) as gateway:
+        [served] = gateway.service.models()
+        estimate = served.estimate("x" * 1000)
+        for content, how in ((parts("Look " * 60), "exact"), (parts("Look " * 60, RED), "estimated")):
+            body = said(api, User(content=content))
+            reply = httpx2.post(f"{gateway.url}/v1/messages/count_tokens", json=body, verify=NO_TLS, timeout=20)
+            assert how == reply.headers[COUNTED]
+        assert 200 == post(gateway.url, api, User(content=parts("Look " * 60, RED))).status
+        assert estimate == served.estimate("x" * 1000)
+        assert 200 == post(gateway.url, api, User(content=parts("Look " * 60))).status
+        assert estimate < served.estimate("x" * 1000)
 
 
 def test_each_server_of_a_model_gets_the_mark_that_it_wants(seeing: str, tmp_path: Path) -> None:

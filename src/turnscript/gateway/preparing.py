@@ -165,7 +165,7 @@ class Prepared(Struct, kw_only=True):
         now = left if said.exact else before // 4
         if not 0 < now < before:
             return False
-        if isinstance(self.ask.prompt, str):
+        if isinstance(self.ask.prompt, str) and not self.ask.media:
             self.served.learn_ratio(len(self.ask.prompt) + len(generated), said.prompt)
         self.ask, self.shortened = replace(self.ask, max_tokens=now), self.shortened + 1
         if _limit_of(self.request) is not None:
