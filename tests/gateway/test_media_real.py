@@ -36,13 +36,14 @@ BOTH = pytest.mark.parametrize("way", [WHOLE, STREAM], ids=str)
 ALL = pytest.mark.parametrize("api", CHATS, ids=named)
 STREAMS = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 RED, GREEN, BLUE = picture(255, 0, 0), picture(0, 255, 0), picture(0, 0, 255)
+WEBP = "UklGRiQAAABXRUJQVlA4IBgAAAAwAQCdASoBAAEAAwA0JaQAA3AA/vuUAAA="
 LINE = 1
 """The token between two parts of a content."""
 
 
 def parts(*told: str) -> list[Part]:
     """A content: words, and pictures in base64."""
-    pictures = (RED, GREEN, BLUE)
+    pictures = (RED, GREEN, BLUE, WEBP)
     return [Image(data=one, media_type="image/png") if one in pictures else Text(text=one) for one in told]
 
 
@@ -158,6 +159,15 @@ def test_a_picture_that_is_none_is_refused_in_words(seeing: str, api: Api, strea
         is_refused(told, InvalidRequest("?"))
         assert "Failed to load image" in str(told.error)
         assert 200 == post(gateway.url, api, User(content=parts("Look", RED)), stream=stream).status
+
+
+@ALL
+def test_a_picture_that_llama_cpp_cannot_read_is_told_as_left_out(seeing: str, api: Api) -> None:
+    """It would refuse each later turn of the conversation, too."""
+    with Running(Config.for_backend(seeing, FORMAT)) as gateway:
+        told = post(gateway.url, api, User(content=parts("Look", WEBP, RED)))
+        assert 200 == told.status
+        assert 1 == left_out(gateway.url, told.headers)
 
 
 @ALL

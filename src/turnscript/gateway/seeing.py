@@ -41,7 +41,8 @@ class Seeing:
         return shown
 
     def _takes(self, part: Part) -> bool:
-        return isinstance(part, self._kinds) and bool(getattr(part, "data", None))
+        data: str = getattr(part, "data", None) or ""
+        return isinstance(part, self._kinds) and data != "" and not _is_webp(data)
 
     def _mark(self, part: Any) -> Text:
         """The same data has the same mark in each turn, so that prompts only grow."""
@@ -52,6 +53,11 @@ class Seeing:
     def media(self, prompt: str) -> dict[str, str]:
         """Return the base64 of what a prompt shows, by its mark there."""
         return {mark: data for mark, data in self._data.items() if mark in prompt}
+
+
+def _is_webp(data: str) -> bool:
+    """Return whether base64 is a picture that llama.cpp cannot read: it would refuse every turn with it."""
+    return data.startswith("UklGR") and data[12:16] == "RUJQ"  # `RIFF`, then `EBP` of `WEBP`
 
 
 def _content(item: Any) -> list[Part]:
