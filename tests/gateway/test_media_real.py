@@ -179,6 +179,14 @@ def test_a_model_without_a_projector_is_told_that_a_picture_was_left_out(seeing:
             assert lost == left_out(gateway.url, told.headers)
 
 
+def test_a_list_of_models_says_whether_one_sees(seeing: str, llamacpp: str) -> None:
+    for url, sees in ((seeing, True), (llamacpp, False)):
+        with Running(Config.for_backend(url, FORMAT)) as gateway:
+            headers = {"anthropic-version": "2023-06-01"}
+            told = httpx2.get(f"{gateway.url}/v1/models/default", headers=headers, verify=NO_TLS, timeout=20).json()
+            assert {"supported": sees} == told["capabilities"]["image_input"]
+
+
 def test_pictures_that_do_not_fit_are_too_much_of_a_prompt(seeing: str) -> None:
     """Nobody can count them before the server does."""
     with Running(Config.for_backend(seeing, FORMAT)) as gateway:
