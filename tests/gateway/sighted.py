@@ -1,21 +1,23 @@
-"""Owns real llama.cpp servers whose models see, and pictures for them."""
+"""Owns real llama.cpp servers whose models see or hear, and pictures and sounds for them."""
 
 from __future__ import annotations
 
 import base64
+import io
 import struct
 import subprocess
 import sys
+import wave
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.gateway import tinygguf
 
 CONTEXT, SLOTS = 2048, 2
-SHOWN = 34
-"""Tokens of a picture: four of its own, and those of the words that llama.cpp puts around it for Gemma's models."""
+SHOWN, PLAYED = 34, 776
+"""Tokens of a picture and of a sound: their own, 4 and 750, and those of the words that llama.cpp puts around them."""
 _SERVER = """
 import sys
 import xllamacpp
@@ -31,10 +33,10 @@ sys.stdin.read()
 
 
 @contextmanager
-def sighted(folder: Path) -> Iterator[str]:
-    """The URL of a server with a transformer that sees. It is a process of its own, because each has another mark for
-    pictures."""
-    files = tinygguf.write_llama(folder / "llama.gguf"), tinygguf.write_projector(folder / "mmproj.gguf")
+def sighted(folder: Path, sense: Callable[[Path], Path] = tinygguf.write_projector) -> Iterator[str]:
+    """The URL of a server with a transformer that sees, or has the `sense` that is written. It is a process of its own,
+    because each has another mark for pictures."""
+    files = tinygguf.write_llama(folder / "llama.gguf"), sense(folder / "mmproj.gguf")
     command = [sys.executable, "-c", _SERVER, *map(str, (*files, CONTEXT * SLOTS, SLOTS))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -60,3 +62,14 @@ def picture(red: int, green: int, blue: int) -> str:
 
 def _check(data: bytes) -> bytes:
     return struct.pack(">I", zlib.crc32(data))
+
+
+def sound(length: int) -> str:
+    """A WAV of clicks that are so many samples apart, in base64."""
+    made = io.BytesIO()
+    with wave.open(made, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(16_000)
+        file.writeframes((b"\0\x40" + b"\0\0" * (length - 1)) * (8000 // length))
+    return base64.b64encode(made.getvalue()).decode()

@@ -1,6 +1,6 @@
-"""Owns pictures before the real llama.cpp with a model that sees: it takes them in their order, and knows them again.
+"""Owns pictures and sounds before the real llama.cpp: its model takes them in their order, and knows them again.
 
-Its weights are random, so nothing can be asked about a picture. What it counts, keeps and writes tells of them.
+Its weights are random, so nothing can be asked about them. What it counts, keeps and writes tells of them.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ import pytest
 from msgspec.structs import replace
 
 import turnscript as ts
+from tests.gateway import tinygguf
 from tests.gateway.dialogue import DIALOGUES, STREAM, WHOLE, Dialogue, Way
 from tests.gateway.forced import forced, tokens
 from tests.gateway.running import Running
-from tests.gateway.sighted import CONTEXT, SHOWN, picture, sighted
+from tests.gateway.sighted import CONTEXT, PLAYED, SHOWN, picture, sighted, sound
 from tests.gateway.speaker import call, text
 from tests.gateway.stage import CHATS, NO_TLS, WEATHER, Told, is_refused, named
 from turnscript.api import Api
 from turnscript.backend import Completion
 from turnscript.backends.llamacpp import LlamaCpp
-from turnscript.conversation import Image, Item, Part, Request, Text, ToolCall, ToolResult, User
+from turnscript.conversation import Audio, Image, Item, Part, Request, Text, ToolCall, ToolResult, User
 from turnscript.errors import ContextOverflow, InvalidRequest
 from turnscript.gateway.config import Config
 from turnscript.gateway.headers import COUNTED, REPORT
@@ -177,6 +178,20 @@ def test_a_model_without_a_projector_is_told_that_a_picture_was_left_out(seeing:
             told = post(gateway.url, api, User(content=parts("Look", RED, "and", BLUE)))
             assert 200 == told.status
             assert lost == left_out(gateway.url, told.headers)
+
+
+def test_a_model_that_hears_gets_sounds_and_no_pictures(tmp_path: Path) -> None:
+    api = ts.get_api("openai-chat")
+    high, low = (Audio(data=sound(length), format="wav") for length in (20, 200))
+    counts = []
+    with sighted(tmp_path, tinygguf.write_ear) as url, Running(Config.for_backend(url, FORMAT)) as gateway:
+        for shown, lost in (([], 0), ([high], 0), ([high, low], 0), (parts(RED), 1)):
+            for stream in (True, False):
+                told = post(gateway.url, api, User(content=[Text(text="Listen."), *shown]), stream=stream)
+                assert (200, lost) == (told.status, left_out(gateway.url, told.headers))
+                assert told.usage is not None
+                counts.append(told.usage.input)
+    assert [PLAYED + LINE] * 2 + [2 * (PLAYED + LINE)] * 2 == [count - counts[0] for count in counts[2:6]]
 
 
 def test_a_list_of_models_says_whether_one_sees(seeing: str, llamacpp: str) -> None:
