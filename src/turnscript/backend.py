@@ -30,6 +30,9 @@ from turnscript.logprobs import TokenLogprob, TokenReader
 from turnscript.losses import Loss
 from turnscript.refused import refusal
 
+MARKER = "<__media__>"
+"""What stands for a picture or a sound in a prompt for a server that does not say."""
+
 
 class Completion(Struct, frozen=True, kw_only=True, gc=False):
     """A text to go on from, and how. `sampling`: settings by the names of `conversation.Settings`, `top_k` included.
@@ -37,8 +40,9 @@ class Completion(Struct, frozen=True, kw_only=True, gc=False):
     `prompt`: text, or token ids where the gateway has made them. `suffix`: the text behind the hole, where the server
     itself fills in. `visible`: control tokens whose text must be in the answer, `slot`: the place in the server that
     holds this conversation, `state`: a saved state's name, `grammar`: in the server's notation, `owner`: whose it is.
-    `media`: the base64 of what stands at the server's marks in the prompt, in their order. `before`: ids of tokens that
-    stand before a prompt in text, in place of what the server puts there.
+    `media`: the base64 of each picture and sound by the word that stands for it in the prompt, `marker`: what the
+    server wants there. `before`: ids of tokens that stand before a prompt in text, in place of what the server puts
+    there.
     """
 
     prompt: str | Sequence[int]
@@ -55,7 +59,8 @@ class Completion(Struct, frozen=True, kw_only=True, gc=False):
     owner: str | None = None
     schema: Json | None = None
     echo: bool = False
-    media: Sequence[str] = ()
+    media: Mapping[str, str] = {}
+    marker: str = MARKER
     before: Sequence[int] = ()
 
 
@@ -118,7 +123,7 @@ class Facts(Struct, frozen=True, gc=False):
     file: str | None = None
     sees: bool = False
     hears: bool = False
-    marker: str = "<__media__>"
+    marker: str = MARKER
     asked_as: str | None = None
 
 

@@ -35,7 +35,7 @@ def unseen(items: Iterable[Item]) -> InvalidRequest | None:
 
 class ModelCard(Struct, frozen=True, kw_only=True):
     """A model as lists of models show it. `created`: unix seconds; `context`, `answer`: tokens, None if not known;
-    `shapes`: whether an answer in JSON is held to its schema while it is written."""
+    `shapes`: whether an answer in JSON is held to its schema while it is written; `sees`: whether it takes pictures."""
 
     id: str
     created: int = 0
@@ -44,6 +44,7 @@ class ModelCard(Struct, frozen=True, kw_only=True):
     answer: int | None = None
     thinks: bool = False
     shapes: bool = False
+    sees: bool = False
 
 
 class Stored(Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ import pytest
 
 import turnscript as ts
 from tests.gateway import tinygguf
+from tests.gateway.sighted import sighted
 from tests.gateway.speaker import Speaker, Talk, speaking
 from tests.gateway.stage import NO_TLS, WEATHER, Stage, quiet
 from tests.sdks import openai_sdk
@@ -34,6 +35,13 @@ def rwkv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     path = tinygguf.write_rwkv7(tmp_path_factory.mktemp("models") / "rwkv7.gguf")
     with Embedded(path, context=CONTEXT, parallel=SLOTS, threads=1) as model:
         yield model.url
+
+
+@pytest.fixture(scope="session")
+def seeing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server with a transformer that sees: two slots of 2048 tokens."""
+    with sighted(tmp_path_factory.mktemp("models")) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")

@@ -98,6 +98,11 @@ def test_a_real_server_with_a_recurrent_model_is_well(rwkv: str) -> None:
     assert "were there already" in told["prefix reuse"].detail
 
 
+def test_it_says_whether_a_model_sees(seeing: str, llamacpp: str) -> None:
+    told = [look(url, "batuta-chatml")["about"] for url in (seeing, llamacpp)]
+    assert [True, False] == ["it sees pictures" in one.detail for one in told] == [one.figures["sees"] for one in told]
+
+
 def test_the_same_server_is_well_through_its_other_wire(llamacpp: str) -> None:
     told = look(f"{llamacpp}/v1", "batuta-chatml", kind="completions")
     assert [] == told.states("fault"), told.checks

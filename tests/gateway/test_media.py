@@ -55,6 +55,10 @@ class Seen(Stage):
         super().__init__(model={"kind": "llamacpp"}, **sections)
         self._play = play
 
+    def change(self, play: Any) -> None:
+        """Another server is there now."""
+        self._play = play
+
     def _script(self, number: int) -> Any:
         def choose(asked: Asked) -> Script:
             if asked.line.startswith("POST") and asked.line.endswith("/completion"):
@@ -81,6 +85,18 @@ def test_a_model_that_sees_gets_pictures_in_the_order_of_the_text(api: Api, stre
     assert text.index("One") < text.index(marker) < text.index("of mine") < text.index("Hm.") < text.rindex(marker)
     assert 'type="image"' not in text
     assert not [loss for loss in losses if loss["kind"] == "dropped"]
+
+
+def test_a_server_that_was_started_anew_gets_its_new_mark() -> None:
+    """llama.cpp makes up another one then, and no check has found out yet."""
+    old, new = "<__media_old__>", "<__media_new__>"
+    [api, *_] = CHATS
+    with Seen(server(old, vision=True)) as stage:
+        assert "Hello" == stage.post(api, body_of(api, stream=False)).text
+        stage.change(server(new, vision=True))
+        assert "Hello" == stage.post(api, body_of(api, stream=False)).text
+        told = [asked.json["prompt"]["prompt_string"] for asked in stage.asks[0]]
+    assert [(3, 0), (0, 3)] == [(text.count(old), text.count(new)) for text in told]
 
 
 @EACH

@@ -107,6 +107,74 @@ def write_rwkv7_of(path: Path, tokens: Sequence[str], kinds: Sequence[int], end:
     return _finish(writer, path)
 
 
+def write_projector(path: Path, *, width: int = 32, seed: int = 1) -> Path:
+    """What makes a model see: one layer that turns any picture into four tokens of that width. Returns `path`."""
+    size, patch, inner = 16, 4, 16
+    draw = np.random.default_rng(seed)
+    writer = GGUFWriter(path, "clip")
+    writer.add_clip_has_vision_encoder(True)
+    writer.add_clip_projector_type("gemma3")
+    writer.add_vision_projector_scale_factor(2)
+    writer.add_vision_projection_dim(width)
+    writer.add_vision_image_size(size)
+    writer.add_vision_patch_size(patch)
+    writer.add_vision_embedding_length(inner)
+    writer.add_vision_feed_forward_length(inner)
+    writer.add_vision_block_count(1)
+    writer.add_vision_head_count(2)
+    writer.add_vision_attention_layernorm_eps(1e-6)
+    writer.add_vision_image_mean([0.5] * 3)
+    writer.add_vision_image_std([0.5] * 3)
+
+    def put(name: str, *shape: int) -> None:
+        writer.add_tensor(name, draw.normal(0, 0.2, shape).astype(np.float32))
+
+    put("v.patch_embd.weight", inner, 3, patch, patch)
+    put("v.position_embd.weight", (size // patch) ** 2, inner)
+    for part in ("attn_q", "attn_k", "attn_v", "attn_out", "ffn_up", "ffn_down"):
+        put(f"v.blk.0.{part}.weight", inner, inner)
+    for norm in ("v.blk.0.ln1", "v.blk.0.ln2", "v.post_ln"):
+        put(f"{norm}.weight", inner)
+        put(f"{norm}.bias", inner)
+    put("mm.input_projection.weight", inner, width)
+    put("mm.soft_emb_norm.weight", inner)
+    return _finish(writer, path)
+
+
+def write_ear(path: Path, *, width: int = 32, seed: int = 1) -> Path:
+    """What makes a model hear: one layer that turns up to 30 seconds of any sound into 750 tokens. Returns `path`."""
+    bins, frames, inner = 128, 1500, 16
+    draw = np.random.default_rng(seed)
+    writer = GGUFWriter(path, "clip")
+    writer.add_clip_has_audio_encoder(True)
+    writer.add_clip_projector_type("qwen2a")
+    writer.add_audio_num_mel_bins(bins)
+    writer.add_audio_projection_dim(width)
+    writer.add_audio_embedding_length(inner)
+    writer.add_audio_feed_forward_length(inner)
+    writer.add_audio_block_count(1)
+    writer.add_audio_head_count(2)
+    writer.add_audio_attention_layernorm_eps(1e-5)
+
+    def put(name: str, *shape: int, kind: type = np.float32) -> None:
+        writer.add_tensor(name, draw.normal(0, 0.2, shape).astype(kind))
+
+    for number, inputs in ((1, bins), (2, inner)):
+        put(f"a.conv1d.{number}.weight", inner, inputs, 3, kind=np.float16)
+        put(f"a.conv1d.{number}.bias", inner, 1)
+    put("a.position_embd.weight", frames, inner)
+    for part in ("attn_q", "attn_k", "attn_v", "attn_out", "ffn_up", "ffn_down"):
+        put(f"a.blk.0.{part}.weight", inner, inner)
+        if part != "attn_k":  # which has none in Whisper, and llama.cpp sees to that
+            put(f"a.blk.0.{part}.bias", inner)
+    for norm in ("a.blk.0.ln1", "a.blk.0.ln2", "a.post_ln"):
+        put(f"{norm}.weight", inner)
+        put(f"{norm}.bias", inner)
+    put("mm.a.fc.weight", width, inner)
+    put("mm.a.fc.bias", width)
+    return _finish(writer, path)
+
+
 def _put_rwkv7(writer: GGUFWriter, draw: np.random.Generator, sizes: tuple[int, int, int, int], tokens: int) -> None:
     width, layers, inner, lora = sizes
 

@@ -4,7 +4,7 @@
 | --- | --- |
 | max_tokens, stops, stream | `n_predict`, `stop`, `stream` |
 | before | `prompt`: an array of ids, then the text |
-| media | `prompt`: `prompt_string` with a mark for each, `multimodal_data` in their order |
+| media, marker | `prompt`: `prompt_string` with a mark for each, `multimodal_data` in their order |
 | slot, visible, grammar, schema | `id_slot`, `preserved_tokens`, `grammar`, `json_schema` |
 | stream | `return_progress`, for how much of the prompt was cached |
 | presence_penalty and the other settings | by their own names |
@@ -29,6 +29,7 @@ not. The text of a control token is that token, in every prompt in text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -66,6 +67,8 @@ _CANDIDATES = 10
 """How many likely tokens are asked for at least: only among them is said what a token is whose text is held back."""
 _STAND_IN = "{%- for message in messages -%}\n  {{- '<|im_start|>'"
 """How the template begins that is shown for a model without one: ChatML, which says nothing of the model."""
+_BREAK = "\u200b"
+"""A space without width."""
 _WANTED = (
     "content",
     "stop",
@@ -211,8 +214,17 @@ def _prompt_of(ask: Completion) -> Any:
     if ask.media:
         if ask.before:
             raise Unsupported("tokens before a prompt with pictures", LlamaCpp.title)
-        return {"prompt_string": ask.prompt, "multimodal_data": ask.media}
+        return _shown(str(ask.prompt), ask)
     return [*ask.before, ask.prompt] if ask.before and isinstance(ask.prompt, str) else ask.prompt
+
+
+def _shown(prompt: str, ask: Completion) -> dict[str, Any]:
+    """The text with the server's marks, and what they stand for. Text that looks like its mark is told from one: it is
+    broken by a character that nobody sees."""
+    words = re.compile("|".join(map(re.escape, ask.media)))
+    broken = f"{ask.marker[:1]}{_BREAK}{ask.marker[1:]}"
+    text = words.sub(lambda _: ask.marker, prompt.replace(ask.marker, broken))
+    return {"prompt_string": text, "multimodal_data": [ask.media[word] for word in words.findall(prompt)]}
 
 
 class _Written(Struct):

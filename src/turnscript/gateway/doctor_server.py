@@ -90,6 +90,7 @@ async def about(patient: Patient) -> Check:
     if facts.slots is not None:
         found.say(f"{facts.slots} {'slot' if facts.slots == 1 else 'slots'}")
     found.figures = {"model": facts.model, "context": patient.context, "slots": facts.slots, "build": facts.build}
+    _senses(facts, found)
     await _states(patient, found)
     format_ = patient.format
     if format_ is None:
@@ -116,6 +117,14 @@ async def about(patient: Patient) -> Check:
         found.say(f"it puts {facts.bos_token!r} before each prompt")
     await _before(patient, format_, found)
     return found.check
+
+
+def _senses(facts: Facts, found: Findings) -> None:
+    """What its model takes beside text."""
+    found.figures |= {"sees": facts.sees, "hears": facts.hears}
+    senses = [what for what, has in (("sees pictures", facts.sees), ("hears sounds", facts.hears)) if has]
+    if senses:
+        found.say(f"it {' and '.join(senses)}")
 
 
 async def _before(patient: Patient, format_: Format, found: Findings) -> None:

@@ -165,7 +165,7 @@ class Prepared(Struct, kw_only=True):
         now = left if said.exact else before // 4
         if not 0 < now < before:
             return False
-        if isinstance(self.ask.prompt, str):
+        if isinstance(self.ask.prompt, str) and not self.ask.media:
             self.served.learn_ratio(len(self.ask.prompt) + len(generated), said.prompt)
         self.ask, self.shortened = replace(self.ask, max_tokens=now), self.shortened + 1
         if _limit_of(self.request) is not None:
@@ -337,7 +337,7 @@ class Preparation(Struct, kw_only=True):
         made = format_.prompt(asked, thinking=thinks, replays=recalled.replays, normalize_json=spells, now=now)
         prompt = offered.bind(made)
         losses = [*offered.located(prompt.losses), *wordlosses(self.served.model, asked, thinks=bool(thinks))]
-        return prompt, seeing.text(prompt.text), losses
+        return prompt, prompt.text, losses
 
     def _flagged(self, request: Request, thinks: bool | None) -> Request:
         """The request with the kinds of thought that the model is to write where it does not say, and may think."""
@@ -432,7 +432,7 @@ class Preparation(Struct, kw_only=True):
             # would not know the difference, or does not say, only we look for them.
             if backend.names_stops and not (own_stops and request.tools):
                 sent = forcing.told_stops(stops.sent, own_stops, served.special_tokens if own_stops else ())
-        media = () if self.seeing is None else self.seeing.media
+        media = {} if self.seeing is None or not isinstance(text, str) else self.seeing.media(text)
         return Completion(
             prompt=text,
             max_tokens=allowed,

@@ -1,13 +1,12 @@
 """Owns what a model sees of a conversation beside its text: pictures and sounds, for a server that takes them.
 
-In the prompt each has a mark in its place, between the texts where it stood, and the server gets what the marks stand
-for in the order of the text. While the prompt is written a mark is a word that nobody else can write, so a text that
-looks like the server's own mark is told from one: there it is broken by a character that nobody sees.
+In the prompt a word stands in the place of each, between the texts where it stood. Nobody else can write that word, so
+no text is taken for a picture. What the server wants there is put in when the prompt is sent to it, because each server
+may want something else.
 """
 
 from __future__ import annotations
 
-import re
 from copy import copy
 from hashlib import blake2b
 from typing import Any
@@ -15,22 +14,14 @@ from typing import Any
 from turnscript.backend import Facts
 from turnscript.conversation import Audio, Conversation, Image, Part, Request, Text
 
-_BREAK = "\u200b"
-"""A space without width."""
-
 
 class Seeing:
-    """What one prompt shows to a server that says these facts of itself. `key`: what makes marks nobody else's.
-
-    `media`: the base64 of what stands at the marks, once the `text` is made.
-    """
+    """What one prompt shows to a server that says these facts of itself. `key`: what makes marks nobody else's."""
 
     def __init__(self, facts: Facts, key: bytes) -> None:
-        self._marker = facts.marker
         self._kinds = tuple(kind for kind, sees in ((Image, facts.sees), (Audio, facts.hears)) if sees)
         self._key = key
         self._data: dict[str, str] = {}
-        self.media: tuple[str, ...] = ()
 
     def marked(self, request: Request) -> Request:
         """Return the request with a mark in place of each picture and sound that the server takes; others stay."""
@@ -50,7 +41,8 @@ class Seeing:
         return shown
 
     def _takes(self, part: Part) -> bool:
-        return isinstance(part, self._kinds) and bool(getattr(part, "data", None))
+        data: str = getattr(part, "data", None) or ""
+        return isinstance(part, self._kinds) and data != "" and not _is_webp(data)
 
     def _mark(self, part: Any) -> Text:
         """The same data has the same mark in each turn, so that prompts only grow."""
@@ -58,14 +50,14 @@ class Seeing:
         self._data[mark] = part.data
         return Text(text=mark)
 
-    def text(self, prompt: str) -> str:
-        """Return the text of a prompt with the server's marks, and keep in `media` what they stand for, in order."""
-        if not self._data:
-            return prompt
-        marks = re.compile("|".join(self._data))
-        self.media = tuple(self._data[mark] for mark in marks.findall(prompt))
-        broken = f"{self._marker[:1]}{_BREAK}{self._marker[1:]}"
-        return marks.sub(lambda _: self._marker, prompt.replace(self._marker, broken))
+    def media(self, prompt: str) -> dict[str, str]:
+        """Return the base64 of what a prompt shows, by its mark there."""
+        return {mark: data for mark, data in self._data.items() if mark in prompt}
+
+
+def _is_webp(data: str) -> bool:
+    """Return whether base64 is a picture that llama.cpp cannot read: it would refuse every turn with it."""
+    return data.startswith("UklGR") and data[12:16] == "RUJQ"  # `RIFF`, then `EBP` of `WEBP`
 
 
 def _content(item: Any) -> list[Part]:

@@ -430,6 +430,7 @@ class Served:
             answer=answer,
             thinks=thinks,
             shapes=shapes,
+            sees=self._facts.sees,
         )
 
     def backends(self) -> Iterator[tuple[Backend, Facts]]:

@@ -375,9 +375,10 @@ class Service:
         return None
 
     async def tokens(self, prepared: Prepared) -> tuple[int, bool]:
-        """How many tokens a prompt has, and whether that is exact."""
+        """How many tokens a prompt has, and whether that is exact: nobody can be asked for those of a picture."""
         text = prepared.ask.prompt
-        return await prepared.served.count(text) if isinstance(text, str) else (len(text), True)
+        count, exact = await prepared.served.count(text) if isinstance(text, str) else (len(text), True)
+        return count, exact and not prepared.ask.media
 
     async def finish(self, visit: Visit, prepared: Prepared, generation: Generation) -> bytes:
         """Keep what is to be kept of an answer, before its client is told that it is whole. Returns it as a body."""
@@ -496,7 +497,7 @@ class Service:
         took = monotonic() - (generation.first or visit.began)
         if usage.output > 1 and took > 0:
             counts.speed.observe(usage.output / took)
-        if usage.input and isinstance(text, str) and generation.counted:
+        if usage.input and isinstance(text, str) and generation.counted and not prepared.ask.media:
             prepared.served.learn_ratio(len(text), usage.input)
         reported = Reported(
             caller=prepared.caller.name,

@@ -138,6 +138,12 @@ class Upstream:
         self._facts = told
         return True
 
+    async def marker(self) -> str:
+        """What stands for a picture in a prompt, asked for anew: llama.cpp makes up another one each time it starts."""
+        first, *others = self.backend.facts_calls()
+        body = await self.told(first)
+        return self.known.marker if body is None else self._read([body, *(None for _ in others)]).marker
+
     async def _bodies(self) -> list[bytes | None]:
         """The answers to the questions for the facts. All but the first are for a tokenizer, if there is one."""
         first, *others = self.backend.facts_calls() or (None,)
@@ -273,6 +279,8 @@ class Answer:
         upstream, limits = self._upstream, self._upstream.timeouts
         if self._ask.state is not None:
             self._ask = replace(self._ask, state=await upstream.listed.id_of(self._ask.state))
+        if self._ask.media:
+            self._ask = replace(self._ask, marker=await upstream.marker())
         if self._ask.before and not upstream.backend.prepends:
             self._ask = await upstream.in_ids(self._ask)
         call = upstream.backend.call(self._ask)

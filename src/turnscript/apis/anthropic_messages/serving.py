@@ -54,7 +54,7 @@ def _entry(card: ModelCard) -> dict[str, Any]:
 
 
 def _capabilities(card: ModelCard) -> dict[str, Any]:
-    """What a model that continues text can do here: the same words for all but thinking and JSON."""
+    """What a model that continues text can do here: the same words for all but thinking, pictures and JSON."""
     no, thinks = {"supported": False}, {"supported": card.thinks}
     efforts = ("low", "medium", "high", "xhigh", "max")
     return {
@@ -64,7 +64,7 @@ def _capabilities(card: ModelCard) -> dict[str, Any]:
         "context_management": no
         | {"clear_thinking_20251015": no, "clear_tool_uses_20250919": no, "compact_20260112": no},
         "effort": thinks | dict.fromkeys(efforts, thinks),
-        "image_input": no,
+        "image_input": {"supported": card.sees},
         "pdf_input": no,
         "server_tools": no | {"code_execution": no, "web_search": no},
         "structured_outputs": {"supported": card.shapes},
