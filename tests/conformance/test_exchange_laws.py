@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import turnscript as ts
 from tests.conformance.examples import fewer
@@ -17,6 +18,7 @@ from turnscript.conversation import calls
 from turnscript.convert import unread
 from turnscript.exchange import alone, archived
 from turnscript.logprobs import Candidate, TokenLogprob
+from turnscript.respelling import objects_in_one_spelling
 from turnscript.retelling import stream_of
 
 FEWER = fewer()
@@ -119,7 +121,8 @@ def test_what_another_api_cannot_tell_of_an_answer_is_listed(api_name: str, data
         named = [item.at for item in source.items if any(path.startswith(item.at) for path in paths)]
         arrived = ts.parse_response(converted.data, other_name)
         if not named and "$" not in paths:
-            assert texts_of(source) == texts_of(arrived)
+            spelled = replace(source, items=[*objects_in_one_spelling(source.items)])
+            assert texts_of(source) == texts_of(arrived) or texts_of(spelled) == texts_of(arrived)
         assert source.finish_reason == arrived.finish_reason or not ENDS.isdisjoint(paths)
 
 
