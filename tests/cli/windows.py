@@ -23,7 +23,7 @@ import urllib.request  # noqa: F401
 
 OTHERS = """
 aiohttp click httptools jsonschema_rs numpy prometheus_client pyrwkv_tokenizer rich.console starlette.applications
-tokenizers uvicorn.protocols.http.httptools_impl xllamacpp yarl zstandard
+tokenizers uvicorn.protocols.http.httptools_impl xllamacpp zstandard
 """
 """Packages that turnscript uses and that can be had for Windows."""
 MODULES = """

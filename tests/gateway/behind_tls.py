@@ -6,8 +6,9 @@ import asyncio
 import ssl
 from pathlib import Path
 
-from tests.gateway.scripted import Scripted
-from tests.gateway.upstreams import ANSWER, ASK, BACKEND, pieces_of, text_of
+from tests.clocks import run_time
+from tests.gateway.scripted import HANG, Scripted, sse
+from tests.gateway.upstreams import ANSWER, ASK, BACKEND, pieces_of, text, text_of
 from turnscript.backend import Completion
 from turnscript.gateway.upstream import Upstream
 
@@ -23,10 +24,14 @@ def context() -> ssl.SSLContext:
 
 
 async def main() -> None:
-    async with Scripted(ANSWER, tls=context()) as server, Upstream(server.url, BACKEND) as upstream:
-        for ask in (ASK, Completion(prompt="word " * 1_000_000, max_tokens=1), ASK):
+    begun = sse(text("one"), end=[HANG])
+    async with Scripted(ANSWER, ANSWER, begun, tls=context()) as server, Upstream(server.url, BACKEND) as upstream:
+        for ask in (ASK, Completion(prompt="word " * 1_000_000, max_tokens=1)):
             assert "one two" == text_of(await pieces_of(upstream, ask))
-        assert 1 == server.connections
+        async with upstream.open(ASK) as answer:
+            await anext(answer)
+        left = run_time()
+        assert await server.until_gone() - left < 1
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import base64
 import json
 import threading
 import time
+from itertools import chain, repeat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -116,7 +117,7 @@ def test_a_secret_that_two_pieces_share_is_hidden_and_the_pauses_stay(
 ) -> None:
     """The second piece comes when the first has been read, by a clock on which that was three seconds ago."""
     file = tmp_path / "split.jsonl"
-    read, moments = threading.Event(), iter((0.0, 1.0, 4.0, 4.0))
+    read, moments = threading.Event(), chain((0.0, 1.0), repeat(4.0))
 
     def clock() -> float:
         now = next(moments)

@@ -93,15 +93,6 @@ class _WatchedReply:
         self._inner = inner
         self._watched = watched
 
-    @property
-    def ended(self) -> bool:
-        """Whether all of the body was read."""
-        return self._inner.ended
-
-    def taken(self) -> bytes | None:
-        """Nothing is told but what was waited for."""
-        return None
-
     async def read(self) -> bytes:
         """More of the body."""
         data = await self._inner.read()

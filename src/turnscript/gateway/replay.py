@@ -173,16 +173,10 @@ class _Played:
         self._broken = exchange.broken
         self._speed = speed
         self._left = asyncio.Event()
-        self.ended = False
-
-    def taken(self) -> bytes | None:
-        """Nothing is told but what was waited for."""
-        return None
 
     async def read(self) -> bytes:
         """The next bytes, after their pause."""
         after, data = next(self._pieces, (0.0, b""))
-        self.ended = not data
         if after and self._speed:
             try:
                 async with asyncio.timeout(after / self._speed):
@@ -264,15 +258,6 @@ class _Taken:
         )
         self._before = time.monotonic()
         self._written = False
-
-    @property
-    def ended(self) -> bool:
-        """Whether all of it was read."""
-        return self._reply.ended
-
-    def taken(self) -> bytes | None:
-        """Nothing is told but what was waited for."""
-        return None
 
     async def read(self) -> bytes:
         """More of the body."""

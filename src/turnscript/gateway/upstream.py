@@ -341,7 +341,7 @@ class Answer:
     ) -> None:
         try:
             reply = self._reply
-            if error is None and self._reader.over and reply is not None and not reply.ended:
+            if error is None and self._reader.over and reply is not None:
                 await self._reach_end(reply)
         finally:
             self.leave()
@@ -370,17 +370,6 @@ class Answer:
         said = self._reader.stray
         return self._upstream.mask.body(said.encode()).decode() if said else ""
 
-    def _taken(self) -> bytes | None:
-        """What is there of the answer without waiting for it."""
-        if self._reply is None:
-            return b""
-        try:
-            return self._reply.taken()
-        except UpstreamError:
-            if self._late:
-                raise self._timeout(self._late) from None
-            raise
-
     async def read(self) -> bytes:
         """More bytes of the answer, as they are."""
         reply = self._reply
@@ -400,9 +389,7 @@ class Answer:
         reader = self._reader
         finished = reader.finished
         try:
-            data = self._taken()
-            if data is None:
-                data = await self.read()
+            data = await self.read()
             if data:
                 self._heard = True
                 self._upstream.heard += 1
@@ -443,7 +430,8 @@ class Answer:
         return _read_error(upstream, reply.status, body) if reply.status >= _REFUSED else None
 
     async def _reach_end(self, reply: Reply) -> None:
-        """Read the end that follows the last piece, so that the connection can be used again; not for long."""
+        """Read the end that follows the last piece, so that no server takes it for an answer that was given up; not for
+        long."""
         try:
             async with asyncio.timeout(_AFTER):
                 for _ in range(_READS):
