@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from tests.agents.scripts import Model
 from tests.gateway.scripted import Scripted
 from turnscript.gateway.config import Config
-from turnscript.gateway.headers import ANSWER
 from turnscript.gateway.server import Server
 from turnscript.gateway.service import Service
 
@@ -94,11 +93,7 @@ def watched(app: Any, exchanges: list[Exchange]) -> Any:
                 note(message["status"], message["headers"])
             await send(message)
 
-        async def answering(status: int, headers: Any, body: bytes) -> None:
-            note(status, headers)
-            await scope[ANSWER](status, headers, body)
-
-        await app({**scope, ANSWER: answering} if ANSWER in scope else scope, receive, sending)
+        await app(scope, receive, sending)
 
     return asgi
 

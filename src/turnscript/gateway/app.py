@@ -6,8 +6,7 @@ Starlette routes; what answers are plain ASGI callables, and what nobody expecte
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 from starlette.responses import Response as HttpResponse
@@ -17,7 +16,7 @@ from turnscript.api import Api
 from turnscript.errors import TurnscriptError
 from turnscript.gateway.answers import AnswerRequests, CompactRequests
 from turnscript.gateway.counts import Count
-from turnscript.gateway.headers import BEGUN, by_name
+from turnscript.gateway.headers import by_name
 from turnscript.gateway.kept import Cancel, Delete, Fetch, InputItems, Upgrade
 from turnscript.gateway.listing import (
     Health,
@@ -59,20 +58,21 @@ class Application:
     def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
         return self._app(scope, receive, send)
 
-    @property
-    def paths(self) -> Collection[str]:
-        """All paths without a name in them."""
-        return self._plain.keys()
-
     async def _guarded(self, scope: Any, receive: Any, send: Any) -> None:
         """Have it answered whatever happens. Whoever serves this logs what nobody expected."""
-        answered = False
+        begun = False
+
+        async def sent(message: Any) -> None:
+            nonlocal begun
+            await send(message)
+            begun = True
+
         try:
-            await self._route(scope, receive, send)
-            answered = True
-        finally:
-            if not answered and isinstance(sys.exception(), Exception) and not scope[BEGUN]():
+            await self._route(scope, receive, sent)
+        except Exception:
+            if not begun:
                 await self._bug(scope)(scope, receive, send)
+            raise
 
     def _route(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
         """A path without a name in it is found at once; the patterns are for the others. No coroutine of its own: each

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from msgspec import Struct
 
@@ -21,18 +22,7 @@ NONE_LOST = {LOSSES: "0"}
 """What an answer has for which nothing was converted."""
 
 CUT = "turnscript.cut"
-"""In the scope of a request, where the gateway's server puts it: what cuts its connection."""
-WATCH = "turnscript.watch"
-"""The same: what is given a function to call when the client leaves before its answer is whole."""
-ARRIVED = "turnscript.arrived"
-"""The same: what gives the body, once, where all of it has come; None where some of it is still to come."""
-LOOP = "turnscript.loop"
-"""The same: the event loop, which Python else finds by a call of the operating system."""
-BEGUN = "turnscript.begun"
-"""The same: what tells whether the answer has begun, or is over."""
-ANSWER = "turnscript.answer"
-"""The same: what sends a whole answer, given its status, headers and body, in one write. It gives what is to be awaited
-where the client has no room for it, else None. Cut off while it waits, nothing of it was sent."""
+"""An extension of ASGI, where the gateway's own server has it: `cut` cuts the connection of a request."""
 
 _LOSSES, _PREFIX, _REPORT, _TRAINED = LOSSES.encode(), PREFIX.encode(), REPORT.encode(), TRAINED.encode()
 _JSON = b"application/json"
@@ -42,6 +32,16 @@ _EVENTS = b"text/event-stream; charset=utf-8"
 def by_name(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Headers as ASGI gives them, the names in small letters; of a repeated one, the last."""
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
+
+
+def cut_of(scope: Mapping[str, Any]) -> Callable[[], None]:
+    """What cuts the connection of a request; nothing, on a server that cannot."""
+    cut: Callable[[], None] = scope.get("extensions", {}).get(CUT, {}).get("cut", _nothing)
+    return cut
+
+
+def _nothing() -> None:
+    """The server ends the connection itself, when the answer to its request is not whole."""
 
 
 def credentials(headers: Mapping[str, str]) -> tuple[str | None, str | None]:

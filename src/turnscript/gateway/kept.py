@@ -17,7 +17,7 @@ from starlette.responses import StreamingResponse
 from turnscript.api import Api
 from turnscript.errors import Conflict, InvalidRequest, NotFound, TurnscriptError
 from turnscript.gateway.callers import Caller
-from turnscript.gateway.headers import CUT, LOSSES
+from turnscript.gateway.headers import LOSSES, cut_of
 from turnscript.gateway.listing import Endpoint, MethodNotAllowed, as_json
 from turnscript.gateway.outlet import Send
 from turnscript.gateway.room import Share
@@ -213,7 +213,7 @@ class Followed(StreamingResponse):
 
 def _cutting(scope: Any, send: Send, stall: float) -> Send:
     """The same way to the client, cut where it takes nothing for so many seconds."""
-    loop, cut = asyncio.get_running_loop(), scope[CUT]
+    loop, cut = asyncio.get_running_loop(), cut_of(scope)
 
     async def taken(message: Any) -> None:
         timer = loop.call_later(stall, cut)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from turnscript.gateway.headers import ANSWER, NONE_LOST, RawHeaders, by_name
+from turnscript.gateway.headers import NONE_LOST, RawHeaders, by_name
 
 ANY = "*"
 """Stands for the pages of all hosts."""
@@ -50,12 +50,7 @@ class Pages:
                 message = {**message, "headers": [*message["headers"], *told]}
             await send(message)
 
-        def answering(status: int, headers: RawHeaders, body: bytes) -> Awaitable[None] | None:
-            waits: Awaitable[None] | None = answer(status, [*headers, *told], body)
-            return waits
-
-        answer = scope[ANSWER]
-        await self._app({**scope, ANSWER: answering}, receive, telling)
+        await self._app(scope, receive, telling)
 
 
 def _allowed(wanted: str) -> RawHeaders:

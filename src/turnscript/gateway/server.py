@@ -55,12 +55,10 @@ class Server(uvicorn.Server):
         self, service: Service, on_ready: Callable[[Service, str], None] | None = None, **settings: Any
     ) -> None:
         config = service.config.server
-        application = Application(service)
-        paths = {path.encode(): path for path in application.paths}
-        protocol = type("Connection", (Protocol,), {"head_timeout": config.header_timeout, "paths": paths})
+        protocol = type("Connection", (Protocol,), {"head_timeout": config.header_timeout})
         super().__init__(
             uvicorn.Config(
-                application,
+                Application(service),
                 interface="asgi3",  # it would be looked for among coroutines
                 host=config.host,
                 port=config.port,

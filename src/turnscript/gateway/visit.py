@@ -7,7 +7,7 @@ has gone. Either way its task is cancelled, and with it the generation.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
@@ -18,14 +18,10 @@ from turnscript.gateway.callers import Caller
 from turnscript.gateway.config import Server
 from turnscript.gateway.generation import Outcome
 from turnscript.gateway.headers import (
-    ANSWER,
-    ARRIVED,
-    CUT,
-    LOOP,
-    WATCH,
     RawHeaders,
     Told,
     by_name,
+    cut_of,
     json_headers,
     new_request_id,
 )
@@ -81,6 +77,8 @@ class Pace:
 
 
 _TENTHS = 10
+_GONE = 1.0
+"""Seconds in which a server says that a client has gone whose connection was cut."""
 
 
 class Encoded(TurnscriptError):
@@ -99,9 +97,7 @@ class Visit:
 
     __slots__ = (
         "__weakref__",
-        "_answer",
         "_answered",
-        "_arrived",
         "_beginning",
         "_cut",
         "_receive",
@@ -109,7 +105,7 @@ class Visit:
         "_served",
         "_task",
         "_timer",
-        "_watch",
+        "_watcher",
         "api",
         "began",
         "caller",
@@ -160,14 +156,12 @@ class Visit:
         self.waited = 0.0
         self.status = 200
         self._served: Served | None = None
-        self._cut: Callable[[], None] = scope[CUT]
-        self._watch: Callable[[Callable[[], None]], None] = scope[WATCH]
-        self._arrived: Callable[[], bytes | None] = scope[ARRIVED]
-        self._answer: Callable[[int, RawHeaders, bytes], Awaitable[None] | None] = scope[ANSWER]
+        self._cut = cut_of(scope)
         self._answered = False
         self._receive = receive
         self._send = send
-        self._task = asyncio.current_task(scope[LOOP])
+        self._task = asyncio.current_task()
+        self._watcher: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._beginning: asyncio.Task[None] | None = None
 
@@ -183,13 +177,7 @@ class Visit:
             if length > limit:
                 raise TooLarge(limit, length)
             share.check(length)
-        body = self._arrived()
-        if body is None:
-            body = await self._arriving_body(settings, share)
-        elif len(body) > limit:
-            raise TooLarge(limit)
-        else:
-            share.take(len(body))
+        body = await self._arriving_body(settings, share)
         if "content-encoding" in headers:
             _check_encoding(headers["content-encoding"].strip(), body)
         return body
@@ -243,19 +231,25 @@ class Visit:
 
     def watch(self) -> None:
         """From now on the client's leaving ends the request."""
-        self._watch(self._left)
+        if self._watcher is None:
+            self._watcher = asyncio.get_running_loop().create_task(self._watch())
 
     def unwatch(self) -> None:
         """From now on it does not."""
-        self._watch(_nothing)
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.cancel()
 
-    def _left(self) -> None:
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
         self.give_up(None, LEFT)
 
     async def gone(self) -> None:
-        """Wait until the client is not there any more."""
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+        """Wait until the client is not there any more, where the server says so soon."""
+        self.watch()
+        if self._watcher is not None:
+            await asyncio.wait((self._watcher,), timeout=_GONE)
 
     def give_up(self, error: TurnscriptError | None, by: str) -> None:
         """End the request early. `error`: what the client is told; None if it is not there any more."""
@@ -271,6 +265,7 @@ class Visit:
     def settle(self) -> None:
         """The request is over: nothing can end it early any more."""
         self.ended_by = self.ended_by or "itself"
+        self.unwatch()
 
     def forget(self) -> tuple[list[Item], int]:
         """Let go of all that the request took, and of the error that ended it, which is told by now. Returns the items
@@ -333,12 +328,9 @@ class Visit:
         await self._whole(status, headers + self.more_headers, body)
 
     async def _whole(self, status: int, headers: RawHeaders, body: bytes) -> None:
-        if self._answered:
-            raise RuntimeError("a request was answered twice")  # on its connection, that would be the next one's answer
-        waits = self._answer(status, headers, body)
-        if waits is not None:
-            await waits
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
         self._answered = True
+        await self._send({"type": "http.response.body", "body": body})
 
     async def refuse(self, error: TurnscriptError) -> None:
         """Answer with an error: as the last event of a stream that has begun, else as a body with its status."""
@@ -351,6 +343,8 @@ class Visit:
         await self._begun()
         if self.outlet is not None and self.renderer is not None and self.outlet.begun:
             await self.outlet.end(self.renderer.fail(error))
+            return
+        if self._answered:  # it was ended while its client took the answer: what is missing of that says so
             return
         headers = json_headers(len(body), self.api.headers(error, request_id=self.request_id), self.told.raw())
         await self._whole(status, headers, body)
@@ -386,7 +380,3 @@ def let_go(error: BaseException | None) -> None:
     while error is not None:
         error.__traceback__ = None
         error = error.__cause__ or error.__context__
-
-
-def _nothing() -> None:
-    """What is done when a client leaves that nobody minds."""
