@@ -1,12 +1,15 @@
 """Owns the application: which path is answered by what. It knows no API by name; each brings its own paths.
 
-Starlette routes; what answers are plain ASGI callables, and what nobody expected is turned into an answer, too.
+Starlette routes; what answers are plain ASGI callables, and what nobody expected is turned into an answer, too. Any
+server of ASGI runs it, and any application of Starlette may mount it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from starlette.responses import Response as HttpResponse
@@ -14,7 +17,9 @@ from starlette.routing import BaseRoute, Route, Router
 
 from turnscript.api import Api
 from turnscript.errors import TurnscriptError
+from turnscript.gateway import shipped
 from turnscript.gateway.answers import AnswerRequests, CompactRequests
+from turnscript.gateway.configfile import load
 from turnscript.gateway.counts import Count
 from turnscript.gateway.headers import by_name
 from turnscript.gateway.kept import Cancel, Delete, Fetch, InputItems, Upgrade
@@ -42,8 +47,21 @@ _SLASHES = re.compile("/{2,}")
 _AGAIN = re.compile("^(/v1)+(?=/|$)")
 
 
+def application(path: str | Path | None = None, settings: Mapping[str, Any] | None = None) -> Application:
+    """Return the gateway of a configuration file, with `TURNSCRIPT_*` of the environment over it, as `serve` has it.
+
+    `settings` go over both, by dotted key (`models.default.backend`). Where nothing says which model, it is the tiny
+    one of the package. Raises InvalidConfig.
+    """
+    config = load(path, None, settings)
+    return Application(Service(config if config.models else load(path, None, settings, shipped.settings())))
+
+
 class Application:
-    """The gateway as an ASGI application."""
+    """The gateway as an ASGI application.
+
+    A server that knows `lifespan` starts and stops it; a program that mounts it has `running` for that.
+    """
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -55,8 +73,39 @@ class Application:
         self._router = Router(self.routes, redirect_slashes=False, default=self._nothing_here)
         self._app = Pages(self._guarded, lambda: pages_told(service.config.server))
 
-    def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
-        return self._app(scope, receive, send)
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await (self._live(receive, send) if scope["type"] == "lifespan" else _refuse_socket(send))
+            return
+        root = scope.get("root_path", "")
+        if root and scope["path"].startswith(root):  # of what it is mounted in
+            scope = {**scope, "path": scope["path"].removeprefix(root) or "/", "root_path": ""}
+        await self._app(scope, receive, send)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Have what is kept open and the models asked; at the end, what still goes on is ended as its API does it.
+
+        Raises InvalidInput or Unsupported for a model that cannot be run here at all.
+        """
+        try:
+            await self._service.start()
+            yield
+        finally:
+            self._service.drain()
+            self._service.end_answers()
+            await self._service.stop()
+
+    async def _live(self, receive: Any, send: Any) -> None:
+        await receive()
+        try:
+            async with self.running():
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+        except TurnscriptError as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.shutdown.complete"})
 
     async def _guarded(self, scope: Any, receive: Any, send: Any) -> None:
         """Have it answered whatever happens. Whoever serves this logs what nobody expected."""
@@ -148,6 +197,10 @@ class Application:
                 yield self._at(f"{path}/{{id}}/cancel", POST=Cancel(service, api))
                 yield self._at(f"{path}/{{id}}/input_items", GET=InputItems(service, api))
                 yield self._at(f"{path}/{{id}}", GET=Fetch(service, api), DELETE=Delete(service, api))
+
+
+async def _refuse_socket(send: Any) -> None:
+    await send({"type": "websocket.close"})
 
 
 def _meant(path: str) -> str:
