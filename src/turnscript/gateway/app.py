@@ -7,6 +7,7 @@ server of ASGI runs it, and any application of Starlette may mount it.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -118,10 +119,9 @@ class Application:
 
         try:
             await self._route(scope, receive, sent)
-        except Exception:
-            if not begun:
+        finally:
+            if isinstance(sys.exception(), Exception) and not begun:
                 await self._bug(scope)(scope, receive, send)
-            raise
 
     def _route(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
         """A path without a name in it is found at once; the patterns are for the others. No coroutine of its own: each
