@@ -114,6 +114,8 @@ class Application:
 
         async def sent(message: Any) -> None:
             nonlocal begun
+            if not begun and any(b"\n" in value or b"\r" in value for _, value in message["headers"]):
+                raise RuntimeError("a header of several lines cannot be sent")  # the second might be anybody's
             await send(message)
             begun = True
 
