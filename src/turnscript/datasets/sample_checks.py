@@ -281,9 +281,12 @@ class Checker:
         for at in spread(trained_turns(request.items, self._encoder.counts(example))):
             item, conversation = request.items[at], Conversation(request.items[:at], request.tools)
             asked = Request(conversation=conversation, settings=settings)
-            prompts = self._leading(asked, item)
-            spans = (prompt.spans if opened is None else opened.spans(prompt.spans) for prompt in prompts)
-            leading = ((start, one) for one in spans if text.startswith(start := text_of_spans(one)))
+            # Spans are objects, and most prompts are only texts to look at.
+            begins = (
+                (prompt.text if opened is None else text_of_spans(opened.spans(prompt.spans)), prompt)
+                for prompt in self._leading(asked, item)
+            )
+            leading = (one for one in begins if text.startswith(one[0]))
             first = next(leading, None)
             if first is None:
                 yield from self._otherwise(asked, item, text)
@@ -292,7 +295,8 @@ class Checker:
             if self._encoder.mode == "text":
                 begun.append(len(first[0].encode()))
                 continue
-            same = any(self._begins(sample, one, known) for _, one in chain([first], leading))
+            spans = (prompt.spans for _, prompt in chain([first], leading))
+            same = any(self._begins(sample, one if opened is None else opened.spans(one), known) for one in spans)
             self._counts.exact += same
             if not same:
                 yield f"{item.at}: the ids of the prompt for this turn are not how the sample begins"

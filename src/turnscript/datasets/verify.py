@@ -1,11 +1,11 @@
 """Owns the proof that a finished folder is right: its files are read back and compared with the rows they came from.
 
 Three passes. The hashes of all files are compared with the manifest. The inputs are read and encoded once more, and
-each sample is checked against its conversation (`sample_checks`; `shape_checks` says what is proved once for many rows),
-and so are the messages beside it (`chat_checks`).
-Then every output is read, and each document in it must be a sample of the row that it names, token for token and weight
-for weight, with its messages where the output holds them. So what was proved of a sample holds
-for the document, in whatever order, window or file it stands. Memory is bounded, but for a fingerprint of each sample.
+each sample is checked against its conversation (`sample_checks`), most of them by what is proved once for all rows with
+the same turns (`shape_checks`); and so are the messages beside it (`chat_checks`). Then every output is read, and each
+document in it must be a sample of the row that it names, token for token and weight for weight, with its messages where
+the output holds them. So what was proved of a sample holds for the document, in whatever order, window or file it
+stands. Memory is bounded, but for a fingerprint of each sample.
 """
 
 from __future__ import annotations
