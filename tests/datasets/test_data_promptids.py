@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.datasets import tinytokenizers
-from turnscript.datasets.promptids import Begun, PromptIds
+from turnscript.datasets.promptids import PromptIds
 from turnscript.datasets.tokenbytes import TokenBytes
 from turnscript.datasets.tokenizer import Tokenizer
 from turnscript.datasets.tokenizers import get_tokenizer
@@ -50,9 +50,7 @@ def test_prompts_that_wait_together_are_counted_as_each_by_itself(
         (ids,) = tokenizer.encode([text])
         found = PromptIds(tokenizer)
         for ends in (tokenizer.ends(text, ids), None):
-            begun = Begun()
-            for cut in cuts:
-                begun = found.add(text[:cut], np.array(ids, np.uint32), ends, begun)
+            found.add(text.encode(), [len(text[:cut].encode()) for cut in cuts], np.array(ids, np.uint32), ends)
         assert 2 * begun_alike(tokenizer, text, cuts) == found.exact()
 
 
@@ -61,9 +59,7 @@ def test_a_sample_with_other_ids_than_its_text_has_is_no_beginning() -> None:
     ids = [*tokenizer.encode(["a"])[0], *tokenizer.encode(["b"])[0], *tokenizer.encode([" c"])[0]]
     assert ids != tokenizer.encode(["ab c"])[0]
     found = PromptIds(tokenizer)
-    begun = Begun()
-    for prompt in ("ab", "ab c"):
-        begun = found.add(prompt, np.array(ids, np.uint32), tokenizer.ends("ab c", ids), begun)
+    found.add(b"ab c", [2, 4], np.array(ids, np.uint32), tokenizer.ends("ab c", ids))
     assert 0 == found.exact()
 
 

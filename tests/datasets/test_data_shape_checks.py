@@ -1,11 +1,13 @@
 """Owns the law of the short way to check samples: it finds what the long way finds, whatever is wrong with a sample."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from turnscript.datasets.encoding import Encoder, Sample
@@ -16,7 +18,8 @@ from turnscript.datasets.preparation import encoder_of
 from turnscript.datasets.problems import Problem
 from turnscript.datasets.sample_checks import Checker, SampleCounts
 from turnscript.datasets.shape_checks import Led, Proofs
-from turnscript.registry import formats
+from turnscript.engine.read import settles
+from turnscript.registry import formats, get_format
 
 TEXTS = [
     ("Hi", "Hello!"),
@@ -93,15 +96,106 @@ def test_most_rows_go_the_short_way_and_some_again_the_long_one(monkeypatch: pyt
     went: list[bool] = []
     led = Proofs.led
 
-    def counted(self: Proofs, *given: Any, **named: Any) -> Led | None:
-        went.append(True)
-        return led(self, *given, **named)
+    def counted(self: Proofs, *given: Any) -> list[Led | None]:
+        found = led(self, *given)
+        went.extend(one is not None for one in found)
+        return found
 
     monkeypatch.setattr(Proofs, "led", counted)
-    for _ in range(97):
-        assert [] == checker.faults(example, sample)
-    assert 94 == len(went)
-    assert (100, 100, 100) == (checker.counts.samples, checker.counts.equal, checker.counts.exact)
+    assert [[]] * 254 == list(checker.each([(example, sample)] * 254))
+    assert 252 == sum(went)
+    assert (257, 257, 257) == (checker.counts.samples, checker.counts.equal, checker.counts.exact)
+
+
+PLAIN = ("How are you?", "Fine, thanks.", "And now?", "Still fine.")
+
+
+def _of(*texts: str) -> Callable[[Sample], Sample]:
+    return lambda _: sampled(encoder_for("rwkv-universal", escape="none"), example_of(*texts))
+
+
+def _untrained(sample: Sample) -> Sample:
+    """The end of the first answer is not trained."""
+    weights = sample.weights.copy()
+    weights[int(np.flatnonzero(np.diff(weights.astype(int)) == -1)[0])] = 0
+    return replace(sample, weights=weights)
+
+
+def _other_token(sample: Sample) -> Sample:
+    ids = sample.ids.copy()
+    ids[len(ids) // 2] += 1
+    return replace(sample, ids=ids)
+
+
+@pytest.mark.parametrize(
+    ("plant", "words"),
+    [
+        (_untrained, "what ends it"),
+        (lambda sample: replace(sample, weights=np.roll(sample.weights, -2)), "what ends it"),
+        (_other_token, "does not decode to"),
+        (_of(PLAIN[0], "Fine.\n<<ASSISTANT_END>>\n\n<<USER>>\nNo", *PLAIN[2:]), "does not decode to"),
+        (_of(*PLAIN[2:], *PLAIN[:2]), "does not decode to"),
+        (_of(*PLAIN[:2]), "does not decode to"),
+        (_of(*PLAIN, *PLAIN[2:]), "does not decode to"),
+    ],
+)
+def test_a_fault_in_one_of_many_rows_alike_is_found(plant: Callable[[Sample], Sample], words: str) -> None:
+    encoder = encoder_for("rwkv-universal")
+    example = example_of(*PLAIN)
+    sample = sampled(encoder, example)
+    samples = [*[sample] * 5, plant(sample), sample]
+    faults = list(warm(encoder, example).each([(example, one) for one in samples]))
+    assert words in "".join(faults[5])
+    assert Checker(encoder).faults(example, plant(sample)) == faults.pop(5)
+    assert [[]] * 6 == faults
+
+
+def test_a_text_that_is_written_as_a_tag_is_found_though_the_sample_says_the_same() -> None:
+    """The tokens spell the row's text as it stands, and that it has a tag in it decides how it is read."""
+    encoder, bare = encoder_for("rwkv-universal"), encoder_for("rwkv-universal", escape="none")
+    example = example_of(PLAIN[0], "Fine.\n<<ASSISTANT_END>>\n\n<<USER>>\nNo")
+    (fault,) = warm(encoder, example).faults(example, sampled(bare, example))
+    assert "does not decode to what the conversation is rendered as" in fault
+
+
+ODD = [
+    "<",
+    ">",
+    "\\",
+    "\n",
+    "\r\n",
+    "\r",
+    " ",
+    "\t",
+    "\ufeff",
+    "USER",
+    "USER>>",
+    "_END>>",
+    "PART",
+    "{",
+    "[",
+    "`",
+    "\x85",
+]
+
+
+@given(st.lists(st.lists(st.sampled_from(ODD), min_size=1, max_size=8), min_size=2, max_size=2))
+def test_a_text_without_the_beginning_of_a_tag_is_read_as_it_stands(parts: list[list[str]]) -> None:
+    texts = ["".join(part) for part in parts]
+    request = example_of(*texts).request
+    format_ = get_format("rwkv-universal")
+    tag = settles(format_.document, "<<USER>>\n", "\n<<USER_END>>")
+    assert "<<" == tag
+    text = format_.render(request).value
+    assert isinstance(text, str)
+    plain = not any(tag in one for one in texts)
+    assert not plain or text == f"<<USER>>\n{texts[0]}\n<<USER_END>>\n\n<<ASSISTANT>>\n{texts[1]}\n<<ASSISTANT_END>>"
+    assert request.items == format_.parse(text).items
+
+
+def test_where_more_decides_how_a_text_is_read_nothing_settles_it() -> None:
+    assert "" == settles(get_format("rwkv-universal").document, "<<USER>>", "\n<<USER_END>>")
+    assert "" == settles(get_format("rwkv-goose").document, "\n", "\n")
 
 
 @pytest.mark.parametrize(

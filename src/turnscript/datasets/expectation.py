@@ -151,13 +151,15 @@ class Fingerprints:
     def of(self, source: Source) -> list[Candidate]:
         """Return the samples of a row."""
         first, numbers = self._files.get(source.file, (0, np.empty(0, dtype=np.uint64)))
-        begin, end = np.searchsorted(numbers, np.array([source.number, source.number + 1], dtype=np.uint64)).tolist()
-        found = self.entries[first + begin : first + end]
-        chats = found["chat"] if self._type is _TOLD else [None] * len(found)
-        columns = zip(found["tokens"].tolist(), found["digest"], chats, strict=True)
+        # One number at a time, and of its own type: whoever compares others makes an array for each.
+        at = begin = first + int(numbers.searchsorted(number := np.uint64(source.number)))
+        while at - first < len(numbers) and numbers[at - first] == number:
+            at += 1
+        tokens, digests = self.entries["tokens"], self.entries["digest"]
+        chats = self.entries["chat"] if self._type is _TOLD else None
         return [
-            Candidate(at, tokens, digest.tobytes(), b"" if chat is None else chat.tobytes())
-            for at, (tokens, digest, chat) in enumerate(columns, first + begin)
+            Candidate(one, int(tokens[one]), digests[one].tobytes(), b"" if chats is None else chats[one].tobytes())
+            for one in range(begin, at)
         ]
 
 

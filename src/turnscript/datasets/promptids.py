@@ -1,11 +1,14 @@
 """Owns counting the prompts whose ids are those that their samples begin with, in the mode `text`.
 
 There a text may go on within a token, so a prompt may end in another token, and that is no fault. Prompts wait until
-there are many, because encoding them together takes a third of the time.
+there are many, because encoding them together takes a third of the time. Where a text that is cut at the end of a token
+has the same ids, the longest prompt of a sample tells of all the others, and the ids of its whole text of that.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -16,20 +19,19 @@ _TOGETHER = 1 << 20
 """So many characters wait."""
 
 
-class Begun(NamedTuple):
-    """How much of a sample's text is compared already: so many of its ids, its characters and its bytes."""
+class Cut(NamedTuple):
+    """Where a prompt ends and a token does, too: how many tokens and bytes of the sample it is."""
 
-    ids: int = 0
-    characters: int = 0
-    bytes: int = 0
+    tokens: int
+    bytes: int
 
 
 class _Waiting(NamedTuple):
-    """A text, the ids that it should have, and whether it goes on where the one that waits before it ends."""
+    """A text, the ids that it should have, and of how many of them each prompt is; of as many as it has if unknown."""
 
     text: str
     ids: Ids
-    goes_on: bool
+    counts: list[int]
 
 
 class PromptIds:
@@ -39,27 +41,33 @@ class PromptIds:
         self._tokenizer = tokenizer
         self._waiting: list[_Waiting] = []
         self._characters = 0
-        self._same = False  # whether the last one that waited had its ids
         self._exact = 0
 
-    def add(self, text: str, ids: Ids, ends: Ends | None, begun: Begun) -> Begun:
-        """Add a prompt, with which the text of these ids begins. `ends`: where they end in it, None if unknown.
+    def add(self, data: bytes, sizes: Sequence[int], ids: Ids, ends: Ends | None) -> None:
+        """Add the prompts with which the text of these ids begins, by how many bytes each has.
 
-        `begun`: what was given for the prompt before, of the same sample.
+        `ends`: where the ids end in the text, None if unknown.
         """
         if ends is None:
-            self._wait(_Waiting(text, ids, goes_on=False))
-            return begun
-        if len(text) < begun.characters:
-            begun = Begun()
-        size = begun.bytes + len(text[begun.characters :].encode())
-        last = int(np.searchsorted(ends, size))
-        if last == len(ends) or ends[last] != size:
-            return begun  # no token ends where the prompt does
-        goes_on = self._tokenizer.cuts_free and 0 < begun.bytes <= size
-        first, start = (begun.ids, begun.characters) if goes_on else (0, 0)
-        self._wait(_Waiting(text[start:], ids[first : last + 1], goes_on))
-        return Begun(last + 1, len(text), size)
+            for size in sizes:
+                self._wait(_Waiting(data[:size].decode(), ids, []))
+            return
+        places = zip(np.searchsorted(ends, sizes := sorted(sizes)).tolist(), sizes, strict=True)
+        cuts = [Cut(at + 1, size) for at, size in places if at < len(ends) and ends[at] == size]
+        for some in [cuts] if self._tokenizer.cuts_free and cuts else [[cut] for cut in cuts]:
+            self._wait(_Waiting(data[: some[-1].bytes].decode(), ids, [cut.tokens for cut in some]))
+
+    def add_proved(self, data: bytes, ids: Ids, cuts: Sequence[Cut]) -> None:
+        """Add prompts of a sample of which all else is proved, that end where a token does.
+
+        Its ids are what the tokenizer has just made of its whole text. Where a text may be cut, those of a prompt are
+        their beginning by that, and are not made again.
+        """
+        if self._tokenizer.cuts_free:
+            self._exact += len(cuts)
+            return
+        for cut in cuts:
+            self._wait(_Waiting(data[: cut.bytes].decode(), ids, [cut.tokens]))
 
     def exact(self) -> int:
         """Return how many prompts had the ids that their samples begin with."""
@@ -74,12 +82,16 @@ class PromptIds:
 
     def _settle(self) -> None:
         """Compare all that wait."""
-        found = self._tokenizer.encode([prompt.text for prompt in self._waiting])
-        for prompt, ids in zip(self._waiting, found, strict=True):
-            self._same = (self._same or not prompt.goes_on) and ids == prompt.ids[: len(ids)].tolist()
-            self._exact += self._same
+        each = self._tokenizer.each([prompt.text for prompt in self._waiting])
+        for (_, ids, counts), found in zip(self._waiting, each, strict=True):
+            expected = ids[: len(found)].tolist()
+            if found == expected:
+                self._exact += len(counts) or 1
+            elif len(counts) > 1:
+                alike = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(found, expected, strict=False))))
+                self._exact += sum(count <= alike for count in counts)
         self._waiting.clear()
         self._characters = 0
 
 
-__all__ = ["Begun", "PromptIds"]
+__all__ = ["Cut", "PromptIds"]

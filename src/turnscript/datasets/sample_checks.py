@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -21,9 +22,9 @@ from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.encoding_rows import fill_order
 from turnscript.datasets.form import Example
 from turnscript.datasets.problems import difference
-from turnscript.datasets.promptids import Begun, PromptIds
+from turnscript.datasets.promptids import PromptIds
 from turnscript.datasets.shape_checks import Proofs
-from turnscript.datasets.tokenbytes import TokenBytes
+from turnscript.datasets.tokenbytes import Spelled, TokenBytes
 from turnscript.datasets.tokenizer import Ends
 from turnscript.datasets.turn_checks import MODEL, PROMPTS, TurnChecker, spread, trained_turns
 from turnscript.engine.escape import AUTO
@@ -94,11 +95,34 @@ class Checker:
             self._counts.exact = self._prompts.exact()
         return self._counts
 
+    def take(self) -> SampleCounts:
+        """Return what was looked at since this was asked last."""
+        counts, self._counts, self._prompts = self.counts, SampleCounts(), PromptIds(self._encoder.tokenizer)
+        return counts
+
     def faults(self, example: Example, sample: Sample) -> list[str]:
         """Return what is wrong with a sample, a sentence each; nothing if it is as it should be."""
-        self._counts.samples += 1
+        return next(self.each([(example, sample)]))
+
+    def each(self, samples: Sequence[tuple[Example, Sample]]) -> Iterator[list[str]]:
+        """Give what is wrong with each of many samples, which make it fast."""
+        spelled = self._bytes.spell_each([sample.ids for _, sample in samples])
+        proved = self._proofs.led(samples, spelled)
+        for (example, sample), one, led in zip(samples, spelled, proved, strict=True):
+            self._counts.samples += 1
+            if led is None:
+                yield self._looked_at(example, sample, one)
+                continue
+            self._prompts.add_proved(one.data, sample.ids, led.cuts)
+            self._counts.equal += 1
+            self._counts.prompts += led.prompts
+            self._counts.ends += led.ends
+            yield []
+
+    def _looked_at(self, example: Example, sample: Sample, found: Spelled) -> list[str]:
+        """Return what is wrong with a sample, which is looked at by itself."""
+        data, widths = found
         try:
-            data, widths = self._bytes.spell(sample.ids)
             text = data.decode()
         except UnicodeDecodeError as error:
             return [f"its tokens are no UTF-8 text: {error.reason} at byte {error.start}"]
@@ -111,12 +135,10 @@ class Checker:
             if self._spelled(text, pieces) is not None:
                 return []
             return [f"it does not decode to the row's text: {difference(''.join(pieces), text)}"]
-        if self._is_proved(example, sample, text, widths):
-            return []
         example, opened = self._encoder.as_said(example)
         out = self._format.write(example.request, escape=self._escape, now=self._encoder.options.now)
         if self._turns is not None:
-            return self._in_template(self._turns, example, sample, out)
+            return self._in_template(self._turns, example, sample, found, out)
         texts, marks = out.flat()
         request, again = example.request, out.text
         if opened is not None:
@@ -162,29 +184,12 @@ class Checker:
         if not bool(counts[(begun >= start) & (begun < size)].all()):
             yield "something of what fills its hole is not trained"
 
-    def _is_proved(self, example: Example, sample: Sample, text: str, widths: Ends) -> bool:
-        """Count a sample that is as it should be by what is known of all rows of its kinds."""
-        spoken = example.spoken
-        proof = None if example.weights or example.context else self._proofs.of(spoken)
-        if proof is None or spoken is None:
-            return False
-        ends = widths.cumsum()
-        led = self._proofs.led(proof, spoken, text, sample, ends)
-        if led is None:
-            return False
-        begun = Begun()
-        for prompt in led.prompts:
-            begun = self._prompts.add(prompt, sample.ids, ends, begun)
-        self._counts.equal += 1
-        self._counts.prompts += len(led.prompts)
-        self._counts.ends += led.ends
-        return True
-
-    def _in_template(self, checker: TurnChecker, example: Example, sample: Sample, out: Writer) -> list[str]:
+    def _in_template(
+        self, checker: TurnChecker, example: Example, sample: Sample, told: Spelled, out: Writer
+    ) -> list[str]:
         """Return what is wrong with a sample that a chat template wrote."""
         texts, marks = out.flat()
-        data, widths = self._bytes.spell(sample.ids)
-        text = data.decode()
+        text, widths = told.data.decode(), told.widths
         served = self._encoder.served(texts, marks)
         spelled = self._spelled(text, served)
         if spelled is None:
@@ -271,26 +276,32 @@ class Checker:
         kinds = sorted({item.of for item in request.items if isinstance(item, Thinking) and item.content})
         # Flags of the thoughts that are still to come stand in the sample, so they are asked for.
         settings = Settings(thoughts=kinds or None)
-        begun = Begun()
         known: dict[str, list[int]] = {}
+        begun: list[int] = []
         for at in spread(trained_turns(request.items, self._encoder.counts(example))):
             item, conversation = request.items[at], Conversation(request.items[:at], request.tools)
             asked = Request(conversation=conversation, settings=settings)
-            prompts = [
-                prompt.spans if opened is None else opened.spans(prompt.spans) for prompt in self._leading(asked, item)
-            ]
-            leading = [(start, spans) for spans in prompts if text.startswith(start := text_of_spans(spans))]
-            if not leading:
+            # Spans are objects, and most prompts are only texts to look at.
+            begins = (
+                (prompt.text if opened is None else text_of_spans(opened.spans(prompt.spans)), prompt)
+                for prompt in self._leading(asked, item)
+            )
+            leading = (one for one in begins if text.startswith(one[0]))
+            first = next(leading, None)
+            if first is None:
                 yield from self._otherwise(asked, item, text)
                 continue
             self._counts.prompts += 1
             if self._encoder.mode == "text":
-                begun = self._prompts.add(leading[0][0], sample.ids, ends, begun)
+                begun.append(len(first[0].encode()))
                 continue
-            same = any(self._begins(sample, spans, known) for _, spans in leading)
+            spans = (prompt.spans for _, prompt in chain([first], leading))
+            same = any(self._begins(sample, one if opened is None else opened.spans(one), known) for one in spans)
             self._counts.exact += same
             if not same:
                 yield f"{item.at}: the ids of the prompt for this turn are not how the sample begins"
+        if begun:
+            self._prompts.add(text.encode(), begun, sample.ids, ends)
 
     def _leading(self, asked: Request, item: Item) -> Iterator[Prompt]:
         """Give the prompts that may lead to a turn: to a thought one that asks for it, and one for an answer to any."""

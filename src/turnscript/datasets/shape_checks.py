@@ -1,33 +1,39 @@
-"""Owns the short way to check a sample: what is true of one row of some kinds of items is true of all such rows.
+"""Owns the short way to check samples: what is true of one row of some kinds of items is true of all such rows.
 
 Only rows whose items say one text each go it, texts that the renderer writes as they are. Of the first rows of the same
 kinds, and of one in some more, everything is checked the long way. For the others it is proved once, on probes, how the
-renderer writes them, which prompts lead to their turns and what ends these; a row must then be these literals with its
-texts between them, be read back by the strict reader, and have what ends its turns trained. Whatever is otherwise about
-a row goes the long way, which says what is wrong.
+renderer writes them, which prompts lead to their turns and what ends these, and that the strict reader gives them back.
+A row must then be these literals with its texts between them, byte for byte as its tokens spell them, and have what
+ends its turns trained. It is read back as the probe was where its texts decide nothing about that: where all tags
+begin alike, at the start of a line, and no text has that, there are no tags but those of the literals
+(`engine.read.settles`). Any other row is read back itself. Whatever is otherwise about a row goes the long way, which
+says what is wrong. Many rows are looked at together, because most of the work is over arrays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import chain
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
 from turnscript.conversation import Conversation, Item, Request, Text
 from turnscript.datasets.encoding import Encoder, Sample
-from turnscript.datasets.form import Spoken
+from turnscript.datasets.form import Example, Spoken
+from turnscript.datasets.promptids import Cut
+from turnscript.datasets.tokenbytes import Spelled
 from turnscript.datasets.tokenizer import Ends
 from turnscript.datasets.turn_checks import MODEL, spread, trained_turns
 from turnscript.engine.layout import Place, layout_of
+from turnscript.engine.read import settles
 from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, flatten
 from turnscript.errors import TurnscriptError
 
 Kinds = tuple[type[Item], ...]
 
-_FIRST, _AGAIN = 3, 32
+_FIRST, _AGAIN = 3, 128
 """So many first rows of a shape go the long way, and one in so many afterwards."""
 _LONGEST, _REMEMBERED = 64, 4096
 _PROBE = "x"
@@ -36,26 +42,38 @@ _PROBE = "x"
 class Proof(Struct):
     """What is known of all rows of some kinds.
 
-    `literals`: what stands before, between and behind the texts; `sizes`: their bytes. `places`: where the texts are.
-    `prompts`: of turns that are looked at, how many texts stand before them and what the prompt has behind the last of
-    these. `said`: the items that the model says, `closings`: the bytes of what ends each, `ends`: how many of them end
-    a turn. `late`: the last one ends with the document.
+    `literals`: what stands before, between and behind the texts. `places`: where the texts are. `tag`: what
+    they have to be without to be read back as they stand, empty if that is unknown; `tags`: how often the literals have
+    it. `prompts`: of turns that are looked at, how
+    many texts stand before them and the bytes of what the prompt has behind the last of these. `said`: the items that
+    the model says, `closings`: the bytes of what ends each, `ends`: how many of them end a turn. `late`: the last one
+    ends with the document.
     """
 
-    literals: list[str]
-    sizes: list[int]
+    literals: list[bytes]
     places: list[Place]
-    prompts: list[tuple[int, str]]
+    tag: bytes
+    tags: int
+    prompts: list[tuple[int, int]]
     said: list[int]
     closings: list[int]
     ends: int
     late: bool
 
+    def around(self, texts: Sequence[bytes]) -> bytes:
+        """Return the literals with texts between them."""
+        parts = [b""] * (2 * len(texts) + 1)
+        parts[::2], parts[1::2] = self.literals, texts
+        return b"".join(parts)
 
-class Led(Struct):
-    """A row that is proved: the prompts of its turns, and how many ends are trained."""
 
-    prompts: list[str]
+class Led(NamedTuple):
+    """A row that is proved: how many prompts lead to turns of it, those that end where a token does, and how many ends
+    are trained.
+    """
+
+    prompts: int
+    cuts: list[Cut]
     ends: int
 
 
@@ -76,7 +94,28 @@ class Proofs:
         self._seen: dict[Kinds, int] = {}
         self._known: dict[Kinds, Proof | None] = {}
 
-    def of(self, said: Spoken | None) -> Proof | None:
+    def led(self, samples: Sequence[tuple[Example, Sample]], spelled: Sequence[Spelled]) -> list[Led | None]:
+        """What is true of samples, None of each that must be looked at the long way."""
+        found: list[Led | None] = [None] * len(samples)
+        alike: dict[int, _Alike] = {}
+        for at, ((example, _), (data, _)) in enumerate(zip(samples, spelled, strict=True)):
+            said = example.spoken
+            proof = None if example.weights or example.context else self._of(said)
+            if proof is None or said is None:
+                continue
+            parts = [text.encode("utf-8", "surrogatepass") for text in said.texts]
+            if data == proof.around(parts) and all(parts) and self._is_given_back(proof, said, data):
+                group = alike.setdefault(id(proof), _Alike(proof, [], []))
+                group.places.append(at)
+                group.widths.append(list(map(len, parts)))
+        if alike:
+            tokens = _Tokens.of([sample for _, sample in samples], spelled)
+            for group in alike.values():
+                for at, led in _ended(group, tokens, late=group.proof.late and self._encoder.end is not None):
+                    found[at] = led
+        return found
+
+    def _of(self, said: Spoken | None) -> Proof | None:
         """The proof for a row; None where it goes the long way."""
         if not self._able or said is None or not 0 < len(said.kinds) <= _LONGEST:
             return None
@@ -89,17 +128,11 @@ class Proofs:
             self._known[said.kinds] = self._proved(said.kinds)
         return self._known[said.kinds]
 
-    def led(self, proof: Proof, said: Spoken, text: str, sample: Sample, ends: Ends) -> Led | None:
-        """What is true of a row of which `text` is decoded; None if it must be looked at the long way."""
-        texts = said.texts
-        if not all(texts) or text != _between(proof.literals, texts) or not self._as_they_are(proof, texts):
-            return None
-        if not self._reads(said, text) or not _ended(
-            proof, texts, sample, ends, late_end=self._encoder.end is not None
-        ):
-            return None
-        starts = [_between(proof.literals[: count + 1], texts[:count], last=False) for count, _ in proof.prompts]
-        return Led([start + tail for start, (_, tail) in zip(starts, proof.prompts, strict=True)], proof.ends)
+    def _is_given_back(self, proof: Proof, said: Spoken, data: bytes) -> bool:
+        """Whether the renderer writes the texts without a change, and the strict reader gives them back."""
+        if proof.tag and data.count(proof.tag) == proof.tags:
+            return True
+        return self._as_they_are(proof, said.texts) and self._reads(said.kinds, said.texts, data.decode())
 
     def _as_they_are(self, proof: Proof, texts: Sequence[str]) -> bool:
         """Whether the renderer writes texts without a change."""
@@ -109,18 +142,17 @@ class Proofs:
         pairs = zip(proof.places, texts, strict=True)
         return all(place.lead_of_tags not in text or place.protect(text) == text for place, text in pairs)
 
-    def _reads(self, said: Spoken, text: str) -> bool:
+    def _reads(self, kinds: Kinds, texts: Sequence[str], written: str) -> bool:
         """Whether the strict reader gives the items back, and nothing beside them."""
         try:
-            found = self._encoder.format.parse(text)
+            found = self._encoder.format.parse(written)
         except TurnscriptError:
             return False
         items = found.items
-        if found.tools or len(items) != len(said.kinds):
+        if found.tools or len(items) != len(kinds):
             return False
         return all(
-            type(item) is kind and _says_only(item, one)
-            for item, kind, one in zip(items, said.kinds, said.texts, strict=True)
+            type(item) is kind and _says_only(item, one) for item, kind, one in zip(items, kinds, texts, strict=True)
         )
 
     def _proved(self, kinds: Kinds) -> Proof | None:
@@ -132,38 +164,42 @@ class Proofs:
             return None
         pieces, marks = out.flat()
         holes = [at for at, mark in enumerate(marks) if not mark & CONTROL]
-        if len(places) < len(kinds) or out.all_losses() or [pieces[at] for at in holes] != [_PROBE] * len(kinds):
+        probes = [_PROBE] * len(kinds)
+        if len(places) < len(kinds) or out.all_losses() or [pieces[at] for at in holes] != probes:
             return None
         borders = [(at + 1, after) for at, after in zip([-1, *holes], [*holes, len(pieces)], strict=True)]
         literals = ["".join(pieces[start:end]) for start, end in borders]
         prompts = self._prompts(items, literals)
+        if prompts is None or not self._reads(kinds, probes, "".join(pieces)):
+            return None
         said = [at for at, item in enumerate(items) if isinstance(item, MODEL)]
         closings = [_closing(pieces, marks, holes[at]) for at in said]
         late = bool(said) and said[-1] == len(items) - 1 and self._encoder.format.ends_late(items[-1])
-        if prompts is None:
-            return None
         goes_on = [at + 1 < len(items) and isinstance(items[at + 1], MODEL) for at in said]
         ends = sum(bool(size) or not on for size, on in zip(closings, goes_on, strict=True))
-        return Proof(literals, [len(one.encode()) for one in literals], places, prompts, said, closings, ends, late)
+        tag, data = self._tag(places, literals).encode(), [literal.encode() for literal in literals]
+        tags = sum(literal.count(tag) for literal in data)
+        return Proof(data, places, tag, tags, prompts, said, closings, ends, late)
 
-    def _prompts(self, items: list[Item], literals: Sequence[str]) -> list[tuple[int, str]] | None:
+    def _tag(self, places: Sequence[Place], literals: Sequence[str]) -> str:
+        """What texts between these have to be without to be written and read as they stand; empty if unknown."""
+        document = self._encoder.format.document
+        tags = {settles(document, *pair) for pair in pairwise(literals)}
+        tags.update(*(place.escape.leads for place in places))
+        return tags.pop() if len(tags) == 1 and not document.flattened else ""
+
+    def _prompts(self, items: list[Item], literals: Sequence[str]) -> list[tuple[int, int]] | None:
         """The prompts of turns; None where one does not lead into the text."""
-        found: list[tuple[int, str]] = []
+        found: list[tuple[int, int]] = []
         for at in spread(trained_turns(items, [isinstance(item, MODEL) for item in items])):
-            before = _between(literals[: at + 1], [_PROBE] * at, last=False)
+            before = "".join(chain.from_iterable(zip(literals[:at], [_PROBE] * at, strict=True)))
             asked = Request(conversation=Conversation(items[:at]))
             tails = [text[len(before) :] for text in self._leading(asked, items[at]) if text.startswith(before)]
             tails = [tail for tail in tails if literals[at].startswith(tail)]
             if not tails:
                 return None
-            found.append((at, tails[0]))
+            found.append((at, len(tails[0].encode())))
         return found
-
-
-def _between(literals: Sequence[str], texts: Sequence[str], *, last: bool = True) -> str:
-    """Literals with texts between them. `last`: the last literal too."""
-    pairs = chain.from_iterable(zip(literals, texts, strict=False))
-    return "".join([*pairs, literals[-1]] if last else pairs)
 
 
 def _says_only(item: Any, text: str) -> bool:
@@ -183,28 +219,64 @@ def _closing(pieces: Sequence[str], marks: Sequence[int], hole: int) -> int:
     return size
 
 
-def _ended(proof: Proof, texts: Sequence[str], sample: Sample, ends: Ends, *, late_end: bool) -> bool:
-    """Whether each turn is trained, and what ends it."""
-    widths = [len(text) if text.isascii() else len(text.encode()) for text in texts]
-    behind = np.cumsum([size + width for size, width in zip(proof.sizes, [*widths, 0], strict=True)])
-    if not len(ends) or ends[-1] != behind[-1]:
-        return False
-    stops = behind[proof.said]
-    starts = np.concatenate(([0], ends[:-1]))
-    weights = sample.weights[: len(ends)] > 0
-    trained = np.concatenate(([0], np.cumsum(weights)))
-    words = np.concatenate(([0], np.cumsum(weights & (starts < ends))))  # without the token behind the document
-    first, last = (
-        np.searchsorted(ends, stops, side="right"),
-        np.searchsorted(starts, stops + proof.closings, side="left"),
-    )
-    last = np.maximum(first, last)
-    inside = np.searchsorted(starts, stops - [widths[at] for at in proof.said])
-    within = np.searchsorted(ends, stops, side="right")
-    whole = (trained[last] - trained[first] == last - first).all() and (
-        words[np.maximum(inside, within)] > words[inside]
-    ).all()
-    return bool(whole) and not (proof.late and late_end and not sample.weights[-1])
+class _Alike(NamedTuple):
+    """Samples that one proof is for: their positions, and how many bytes each of their texts has."""
+
+    proof: Proof
+    places: list[int]
+    widths: list[list[int]]
+
+
+class _Tokens(NamedTuple):
+    """The tokens of samples behind one another. `starts` and `ends`: where each begins and ends, in bytes of all.
+
+    `trained`: how many are trained before each, `words`: how many of these have bytes, as the one behind a document has
+    none. `first`: where each sample begins, and the last one ends; `bytes`: the same in bytes.
+    """
+
+    starts: Ends
+    ends: Ends
+    trained: Ends
+    words: Ends
+    first: Ends
+    bytes: Ends
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample], spelled: Sequence[Spelled]) -> _Tokens:
+        widths = np.concatenate([one.widths for one in spelled])
+        weights = np.concatenate([sample.weights[: len(sample.ids)] for sample in samples]) > 0
+        first = np.cumsum([0, *[len(sample.ids) for sample in samples]])
+        borders, trained, words = (
+            np.concatenate(([0], one.cumsum())) for one in (widths, weights, weights & (widths > 0))
+        )
+        return cls(borders[:-1], borders[1:], trained, words, first, borders[first])
+
+
+def _ended(alike: _Alike, tokens: _Tokens, *, late: bool) -> Iterator[tuple[int, Led]]:
+    """Give the samples of which each turn is trained, and what ends it."""
+    proof, places, widths = alike.proof, np.array(alike.places), np.array(alike.widths)
+    starts, ends, trained, words = tokens.starts, tokens.ends, tokens.trained, tokens.words
+    sizes = np.array([len(literal) for literal in proof.literals])
+    begins, first, behind = tokens.bytes[places], tokens.first[places], tokens.first[places + 1]
+    edges = np.column_stack((begins, begins[:, None] + (sizes[:-1] + widths).cumsum(axis=1)))
+    stops = edges[:, 1:][:, proof.said]
+    inside = np.searchsorted(starts, stops - widths[:, proof.said])
+    closing = np.searchsorted(ends, stops, side="right")
+    closed = np.maximum(closing, np.searchsorted(starts, stops + proof.closings, side="left"))
+    good = trained[closed] - trained[closing] == closed - closing
+    good &= words[np.maximum(inside, closing)] > words[inside]
+    fine = good.all(axis=1) & (edges[:, -1] + sizes[-1] == tokens.bytes[places + 1])
+    if late:
+        fine &= trained[behind] > trained[behind - 1]
+    counts, tails = [count for count, _ in proof.prompts], [tail for _, tail in proof.prompts]
+    prompts = edges[:, counts] + tails
+    cut = np.searchsorted(ends, prompts)
+    exact = ends[np.minimum(cut, len(ends) - 1)] == prompts
+    columns = (fine, exact, cut + 1 - first[:, None], prompts - begins[:, None])
+    for place, is_fine, *row in zip(alike.places, *(column.tolist() for column in columns), strict=True):
+        if is_fine:
+            cuts = [Cut(count, size) for ends_here, count, size in zip(*row, strict=True) if ends_here]
+            yield place, Led(len(counts), cuts, proof.ends)
 
 
 __all__ = ["Led", "Proof", "Proofs"]

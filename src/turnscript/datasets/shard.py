@@ -112,7 +112,7 @@ def run_shard(prepared: Prepared, out: str | os.PathLike[str], number: int, tell
         return found
     with written_in(out), ShardWriter(Path(out), number, prepared.width, chats=prepared.chats) as writer:
         work = _Work(prepared, number, writer, tell)
-        with _seldom_collected():
+        with seldom_collected():
             work.run()
         record = Record(
             key=key,
@@ -131,7 +131,7 @@ def run_shard(prepared: Prepared, out: str | os.PathLike[str], number: int, tell
 
 
 @contextlib.contextmanager
-def _seldom_collected() -> Iterator[None]:
+def seldom_collected() -> Iterator[None]:
     """Let the garbage collector look seldom. What a batch makes lives as long as the batch and refers to nothing that
     refers to it, so looking at it again and again finds nothing, and takes a tenth of the time.
     """

@@ -7,7 +7,8 @@ Rows have the numbers that they have in their parts; whoever puts the shards tog
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,13 @@ from turnscript.datasets.expectation import Expected, Fingerprints, Inputs, Sour
 from turnscript.datasets.preparation import Prepared
 from turnscript.datasets.rowsamples import unlike_of
 from turnscript.datasets.sample_checks import Checker, SampleCounts
-from turnscript.datasets.shard import Done, Tell
+from turnscript.datasets.shard import Done, Tell, seldom_collected
 from turnscript.datasets.shardfiles import TemplateCounts
 
 MOST = 100
 """So many faults of a shard are kept; all are counted."""
-_OFTEN = 1000
+_TOGETHER = 1 << 16
+"""Rows are looked at together, of so many tokens."""
 
 
 class Fault(Struct, frozen=True):
@@ -62,24 +64,35 @@ class ShardChecks:
         self._files = files
         self._every = every
         self._inputs = Inputs(prepared)
+        self._checker = Checker(self._inputs.encoder)
 
     def check(self, number: int, tell: Tell) -> ShardSeen:
         """Check a shard. `tell` is called now and then."""
-        checker = Checker(self._inputs.encoder)
+        with seldom_collected():
+            return self._check(number, tell)
+
+    def _check(self, number: int, tell: Tell) -> ShardSeen:
+        checker = self._checker
         seen, before = ShardSeen(), 0
         for at, part in enumerate(self._prepared.shards[number]):
             if part.file not in self._files:
                 seen.parts.append(None)
                 continue
             prints = Fingerprints(chats=self._prepared.chats)
+            waiting: list[Expected] = []
+            tokens = 0
             for row in self._inputs.of_part(part, self._chosen(before)):
-                _look(seen, at, row, checker)
                 prints.add(row)
-                if not seen.rows % _OFTEN:
+                waiting.append(row)
+                tokens += sum(len(sample.ids) for _, sample in row.whole)
+                if tokens >= _TOGETHER:
+                    _look(seen, at, waiting, checker)
+                    waiting, tokens = [], 0
                     tell(Done(seen.rows))
+            _look(seen, at, waiting, checker)
             before += self._inputs.count
             seen.parts.append(PartSeen(self._inputs.places, prints.block()))
-        seen.counts = checker.counts
+        seen.counts = checker.take()
         tell(Done(seen.rows))
         return seen
 
@@ -87,24 +100,20 @@ class ShardChecks:
         return lambda count, _: not (before + count) % self._every
 
 
-def _look(seen: ShardSeen, part: int, row: Expected, checker: Checker) -> None:
-    seen.rows += 1
-    seen.usable += bool(row.samples)
-    number = row.source.number
-    for message in _faults(checker, row):
-        seen.faulty += 1
-        if len(seen.faults) < MOST:
-            seen.faults.append(Fault(part, number, message))
-    unlike = unlike_of(row.whole)
-    if unlike is not None:
-        seen.template.add(part, number, unlike)
-
-
-def _faults(checker: Checker, row: Expected) -> Iterator[str]:
-    for example, sample in row.whole:
-        yield from checker.faults(example, sample)
-    for one, chat in zip(row.said, row.chats, strict=False):
-        yield from chat_faults(one, chat) if one is not None else ()
+def _look(seen: ShardSeen, part: int, rows: Sequence[Expected], checker: Checker) -> None:
+    """Look at some rows of a part together."""
+    faults = checker.each([pair for row in rows for pair in row.whole])
+    for row in rows:
+        seen.rows += 1
+        seen.usable += bool(row.samples)
+        found = [message for messages in islice(faults, len(row.whole)) for message in messages]
+        for one, chat in zip(row.said, row.chats, strict=False):
+            found += chat_faults(one, chat) if one is not None else ()
+        seen.faulty += len(found)
+        seen.faults += [Fault(part, row.source.number, message) for message in found[: MOST - len(seen.faults)]]
+        unlike = unlike_of(row.whole)
+        if unlike is not None:
+            seen.template.add(part, row.source.number, unlike)
 
 
 def save_seen(results: str, number: int, seen: ShardSeen) -> None:

@@ -1,19 +1,19 @@
 """Owns what tokens spell: the bytes of many ids at once, and where each of them begins and ends there.
 
-Every id is decoded by its tokenizer, once. Where an id stands for the same bytes wherever it is, those are kept behind
-one another, and a text is gathered from them without a loop over its tokens.
+Every id is decoded by its tokenizer, once. Where an id stands for the same bytes wherever it is, a text is joined of
+them without a loop over its tokens.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from turnscript.datasets.tokenizer import Ends, Ids, Tokenizer
 
-_AT_ONCE = 1 << 16
-"""So many tokens are gathered at once: each byte of theirs takes sixteen meanwhile."""
 _UNKNOWN = -1
 
 
@@ -29,39 +29,34 @@ class TokenBytes:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._places = np.full(tokenizer.size, _UNKNOWN, np.int64)
-        self._widths = np.zeros(tokenizer.size, np.int64)
-        self._bytes = np.zeros(_AT_ONCE, np.uint8)
-        self._used = 0
+        self._spelled = np.zeros(tokenizer.size, object)
+        self._widths = np.full(tokenizer.size, _UNKNOWN, np.int64)
+
+    def spell_each(self, each: Sequence[Ids]) -> list[Spelled]:
+        """Return what the ids of many samples stand for. Together they take a third of the time."""
+        if self._tokenizer.lengths is None or len(each) == 1:
+            return [self.spell(ids) for ids in each]
+        data, widths = self.spell(np.concatenate(each) if each else np.zeros(0, np.uint32))
+        places = np.cumsum([0, *map(len, each)])
+        borders = np.concatenate(([0], widths.cumsum()))[places]
+        pairs = zip(pairwise(borders.tolist()), pairwise(places.tolist()), strict=True)
+        return [Spelled(data[start:end], widths[first:last]) for (start, end), (first, last) in pairs]
 
     def spell(self, ids: Ids) -> Spelled:
         """Return what ids stand for: what `Tokenizer.decode` says of them."""
-        places = self._places[ids]
-        if len(places) and int(places.min()) == _UNKNOWN:
-            self._learn(ids[places == _UNKNOWN])
-            places = self._places[ids]
         widths = self._widths[ids]
+        if len(widths) and int(widths.min()) == _UNKNOWN:
+            self._learn(np.unique(ids[widths == _UNKNOWN]))
+            widths = self._widths[ids]
         if self._tokenizer.lengths is None:
             return Spelled(self._tokenizer.decode(ids.tolist()), widths)
-        parts = range(0, max(len(ids), 1), _AT_ONCE)
-        data = [self._gathered(places[at : at + _AT_ONCE], widths[at : at + _AT_ONCE]) for at in parts]
-        return Spelled(data[0] if len(data) == 1 else b"".join(data), widths)
+        return Spelled(b"".join(self._spelled[ids].tolist()), widths)
 
-    def _gathered(self, places: Ends, widths: Ends) -> bytes:
-        found = np.repeat(places - (widths.cumsum() - widths), widths)
-        found += np.arange(len(found))
-        data: bytes = self._bytes[found].tobytes()
-        return data
-
-    def _learn(self, ids: Ids) -> None:
+    def _learn(self, new: Ids) -> None:
         """Decode ids that are new."""
-        for one in np.unique(ids).tolist():
-            spelled = np.frombuffer(self._tokenizer.decode([one]), np.uint8)
-            start, self._used = self._used, self._used + len(spelled)
-            if self._used > len(self._bytes):
-                self._bytes = np.concatenate([self._bytes, np.zeros(self._used, np.uint8)])
-            self._bytes[start : self._used] = spelled
-            self._places[one], self._widths[one] = start, len(spelled)
+        spelled = [self._tokenizer.decode([one]) for one in new.tolist()]
+        self._spelled[new] = spelled
+        self._widths[new] = list(map(len, spelled))
 
 
 __all__ = ["Spelled", "TokenBytes"]

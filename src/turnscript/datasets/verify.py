@@ -1,10 +1,11 @@
 """Owns the proof that a finished folder is right: its files are read back and compared with the rows they came from.
 
 Three passes. The hashes of all files are compared with the manifest. The inputs are read and encoded once more, and
-each sample is checked against its conversation (`sample_checks`), and so are the messages beside it (`chat_checks`).
-Then every output is read, and each document in it must be a sample of the row that it names, token for token and weight
-for weight, with its messages where the output holds them. So what was proved of a sample holds
-for the document, in whatever order, window or file it stands. Memory is bounded, but for a fingerprint of each sample.
+each sample is checked against its conversation (`sample_checks`), most of them by what is proved once for all rows with
+the same turns (`shape_checks`); and so are the messages beside it (`chat_checks`). Then every output is read, and each
+document in it must be a sample of the row that it names, token for token and weight for weight, with its messages where
+the output holds them. So what was proved of a sample holds for the document, in whatever order, window or file it
+stands. Memory is bounded, but for a fingerprint of each sample.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from turnscript.datasets.preparation import check_folder, load_prepared
 from turnscript.datasets.problems import difference
 from turnscript.datasets.report import TemplateReport
 from turnscript.datasets.sample_checks import SampleCounts
-from turnscript.datasets.shard import Done
+from turnscript.datasets.shard import Done, seldom_collected
 from turnscript.datasets.shard_checks import MOST, ShardChecks, ShardSeen, load_seen
 from turnscript.datasets.shardfiles import FIRST_UNLIKE
 from turnscript.errors import InvalidInput
@@ -150,7 +151,8 @@ def verify(out: str | os.PathLike[str], *, every: int = 1, workers: int = 1, tel
         message = f"{folder} holds no {MANIFEST} of this version of turnscript: it was not finished; build there first"
         raise InvalidInput(message, expected=f"a folder with {MANIFEST}", got=str(folder))
     work = _Work(folder, manifest, Verification(every=every), tell, workers)
-    work.run()
+    with seldom_collected():
+        work.run()
     return work.found
 
 
@@ -465,10 +467,11 @@ def _joined(pieces: Sequence[_Document]) -> _Document:
 def _is(document: _Document, one: Candidate, padding: int, window: bool) -> bool:
     """Return whether a document is this sample, and whatever is behind it padding."""
     count = one.tokens
-    if len(document.ids) < count or (len(document.ids) > count and not (window and document.last)):
-        return False
-    if (document.ids[count:] != padding).any() or document.weights[count:].any():
-        return False
+    if len(document.ids) != count:
+        if len(document.ids) < count or not (window and document.last):
+            return False
+        if (document.ids[count:] != padding).any() or document.weights[count:].any():
+            return False
     return fingerprint(document.ids[:count], document.weights[:count]) == one.digest
 
 

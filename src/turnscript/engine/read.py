@@ -96,6 +96,21 @@ def claims_document(document: Document, text: str) -> bool:
     return opens_block(document, text) if document.anchored else begins_document(document, text)
 
 
+def settles(document: Document, before: str, after: str) -> str:
+    """Return what a text between two literals has to be without to be read as any other is: as it stands.
+
+    That is how all tags and escapes begin, where these literals end the line of the tag before and begin that of the
+    tag behind: no tag is longer than its line. Empty where more of a text decides how it is read.
+    """
+    if not document.anchored or not before.endswith("\n") or not after.startswith("\n"):
+        return ""
+    tags, bodies = _tags(document), [segment.body for turn in document.turns for segment in turn.segments]
+    parts = [literal for body in bodies if body.plain for literal in body.literals]
+    leads = layout_of(document).escape.leads
+    alike = len(leads) == 1 and all(tag.startswith(leads) for tag in (*tags.openings, *tags.closings, *parts))
+    return leads[0] if alike else ""
+
+
 def opens_block(document: Document, text: str) -> bool:
     """Return whether the first line that is not blank is an opening tag."""
     start = re.match(r"\ufeff?\s*", text)
