@@ -293,3 +293,20 @@ def test_other_tags_are_broken_only_where_they_mean_something(tag: str) -> None:
     transcript = written(*items)
     assert (3, 1) == (transcript.count(broken), len(FORMAT.parse(transcript).items) - 2)
     assert items == FORMAT.parse(transcript).items
+
+
+def test_marks_of_calls_without_a_call_are_told() -> None:
+    empty = "<ai00:function_calls>\n</ai00:function_calls>"
+    transcript = f"<ai00:user>\nHi\n</ai00:user>\n\n<ai00:assistant>\nOK\n\n{empty}\n</ai00:assistant>"
+    told = ("dropped", "marks of calls, and no call in them")
+    read = FORMAT.parse(transcript)
+    assert [("line 8", *told)] == [(loss.path, loss.kind, loss.detail) for loss in read.unread]
+    found = FORMAT.check(transcript)[1].all
+    assert [(8, 1, *told)] == [(one.line, one.column, one.kind, one.message) for one in found]
+    (issue,) = answer(f"OK\n\n{empty}\n</ai00:assistant>", [WEATHER]).issues
+    assert ("empty_calls", told[1]) == (issue.kind, issue.detail)
+
+
+def test_a_parameter_that_is_given_twice_is_told() -> None:
+    (issue,) = answer(calls(invoke("get_weather", "city>Tokyo", "city>Kyoto")), [WEATHER]).issues
+    assert ("odd_call", 'the argument "city" is given twice') == (issue.kind, issue.detail)

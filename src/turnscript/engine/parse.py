@@ -377,6 +377,9 @@ class TurnParser(LooseSteps):
         elif do is Do.ON:
             self._go_on(start)
         elif do is Do.LEAVE:
+            if self._group_raw:
+                self._call_issue("empty_calls", "marks of calls, and no call in them", start + len(literal), dropped=True)
+                self._group_raw = []
             self._group = None
             self._note_closing(literal)
             self._enter_gap(self._state.kind)

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.conversation import Hints, Item, Request, System, Text, Thinking, Tool, ToolCall
+from turnscript.conversation import Dropped, Hints, Item, Request, System, Text, Thinking, Tool, ToolCall
 from turnscript.engine.correlate import correlate
 from turnscript.engine.escape import Escape
 from turnscript.engine.jsonscan import value_end, values_end
@@ -349,6 +349,10 @@ class _Reader:
             faults = [error]
         for fault in faults:
             self.lines.note(start + fault.at, f"{fault.detail}, in a turn that {turn.open.strip()} opened", "")
+        for issue in parser.issues:
+            if isinstance(issue, Dropped) and not faults:
+                at = start + issue.end - len(text[issue.start : issue.end].lstrip())
+                self._lose(at, Loss(f"line {self.lines.at(at)[0]}", "dropped", issue.detail))
         return list(self._parts(events, parser.unread, start, looks_for_marks=not faults))
 
     def _parts(
