@@ -228,7 +228,9 @@ class Format(Struct, frozen=True):
     def unescaped(self, text: str) -> frozenset[str]:
         """Return a text without the escapes of this format, as each kind of its contents has them."""
         layout = layout_of(self.document)
-        return frozenset(one.remove(text) for one in {layout.escape, *(place.escape for place in layout.places.values())})
+        return frozenset(
+            one.remove(text) for one in {layout.escape, *(place.escape for place in layout.places.values())}
+        )
 
     def claims(self, text: str) -> bool:
         """Whether a text looks like a transcript of this format, by how it begins."""

@@ -219,7 +219,9 @@ def test_a_forced_call_shows_its_id_where_calls_do(mode: str) -> None:
 def test_ids_that_the_order_does_not_give_back_are_losses() -> None:
     """D-A-5: of a call that nobody answers, and of results in another order."""
     unanswered = FORMAT.render(request(ts.ToolCall(name="f", id="c1")))
-    assert ["items[0].id: dropped: this format has no place for it"] == list(map(str, unanswered.losses))
+    assert ["items[0].id: dropped: this format has no place for it; its variant ids-always shows it"] == list(
+        map(str, unanswered.losses)
+    )
 
 
 def test_a_failed_tool_is_marked_on_its_result() -> None:

@@ -214,7 +214,7 @@ def test_a_mark_that_a_content_quotes_is_no_sign_of_its_format() -> None:
 
 def test_a_transcript_with_an_unknown_role_is_told_the_roles_of_its_format() -> None:
     for text in ("[BOS]<|im_start|>critic\nHi<|im_end|>[EOS]", "<|begin_of_text|><|start_header_id|>critic"):
-        with pytest.raises(ts.InvalidTranscript, match="a turn must begin here: .*system.* or .*assistant"):
+        with pytest.raises(ts.InvalidTranscript, match=r"a turn must begin here: .*system.* or .*assistant"):
             ts.parse(text)
 
 
