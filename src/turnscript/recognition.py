@@ -192,9 +192,10 @@ def recognise(text: str) -> Recognised | None:
     of_models = [name for name in model_formats() if _may_begin(name, text) and get_format(name).claims(text)]
     left, better, marks = _fitting(claiming, of_models, text)
     alike = [one for one in of_models if any(marks[one] == marks[name] for name in left)]
-    groups = _read_alike([*left, *(better or _unescaped_otherwise(alike, left, text))], text)
-    groups = [group for group in groups if not {*group}.isdisjoint(better)] or groups
-    first, *others = groups
+    if len({get_format(name).unescaped(text) for name in (*left, *alike)}) == 1:
+        alike = []  # no escape in the text is one to some of them alone
+    groups = _read_alike([*left, *better, *alike], text)
+    first, *others = [group for group in groups if not {*group}.isdisjoint(better)] or groups
     if others:
         known = [name for group in groups for name in group if name in left or name == group[0]]
         names = " or ".join(known)
@@ -220,12 +221,6 @@ def _fitting(
         for name in unread:
             marks[name] = common | get_format(name).marks_around(text, marks[name] - common)
         read.update(unread)
-
-
-def _unescaped_otherwise(names: list[str], known: list[str], text: str) -> list[str]:
-    """Return the formats that take the escapes in a text as none of those that are known does."""
-    taken = {get_format(name).unescaped(text) for name in known}
-    return [name for name in names if get_format(name).unescaped(text) not in taken]
 
 
 def _most_marked(names: list[str], marks: Mapping[str, frozenset[str]]) -> list[str]:

@@ -378,8 +378,7 @@ BY_HAND = [
     (
         CONVERT,
         f"{TURN} </ai00:user> there\n</ai00:user>{ANSWERED}",
-        r"2:20: a turn must begin here: <ai00:system> or <ai00:user> or <ai00:assistant>"
-        r" (</ai00:user> at 2:7 closed the one before; write <\/ai00:user> there if that is content)",
+        r"<ai00:assistant> (</ai00:user> at 2:7 closed the one before; write <\/ai00:user> there if that is content)",
     ),
     (
         CONVERT,

@@ -196,7 +196,7 @@ def test_contents_of_marks_are_read_as_their_format_reads_them_or_refused(name: 
     except ts.InvalidInput as error:
         named = error.expected.split(" or ") if "differently" in error.message else [name]
         readings = [_without_empty(ts.get_format(one).parse(text)) for one in named]
-        assert _without_empty(own) in readings
+        assert name not in ts.formats() or _without_empty(own) in readings
         return
     note(ts.detect_api(text))
     if not read.unread and [item.kind for item in read.items] == [item.kind for item in own.items]:

@@ -18,6 +18,8 @@ def marks_of(document: Document) -> frozenset[str]:
     found = {literal.strip() for literal in document_literals(document) if literal not in ordinary}
     found |= {f"{one.open}{one.body.begins}".strip() for one in segments if one.tentative}
     found |= {turn.open.strip() for turn in document.known_turns}
+    for close in {turn.close.strip() for turn in document.known_turns}:  # what stands before one may end a text
+        found = {mark if mark == close else mark.removesuffix(close) for mark in found}
     return frozenset(mark for mark in found if any(map(str.isalpha, mark)))
 
 

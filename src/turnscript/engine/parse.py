@@ -388,11 +388,16 @@ class TurnParser(LooseSteps):
                 self._end_kind = "foreign_turn"
             self._finish_turn()
 
+    def _note_empty(self, end: int) -> None:
+        """Report marks around calls without a call, which no item has."""
+        if self._group_raw and self._group is not None:
+            self._call_issue("empty_calls", "marks of calls, and no call in them", end, dropped=True)
+        self._group_raw = []
+
     def _leave_group(self, literal: str, end: int) -> None:
         """End a group of calls, which may have none."""
-        if self._group_raw:
-            self._call_issue("empty_calls", "marks of calls, and no call in them", end, dropped=True)
-        self._group, self._group_raw = None, []
+        self._note_empty(end)
+        self._group = None
         self._note_closing(literal)
         self._enter_gap(self._state.kind)
 
@@ -461,8 +466,10 @@ class TurnParser(LooseSteps):
             self._end_cut_call(step == self._broken)
         elif step == self._after_call:
             self._miss_close(0, ended=True)
-        elif step == self._gap and self._strict and not self._held and not self._offset:
-            self._between("", None)
+        elif step == self._gap:
+            self._note_empty(len(self._held))
+            if self._strict and not self._held and not self._offset:
+                self._between("", None)
 
     def _unclosed_text(self) -> None:
         place = self._place
