@@ -32,7 +32,7 @@ from turnscript.engine.files import (
 from turnscript.engine.fill import Fill, fill_of, read_fill
 from turnscript.engine.layout import layout_of, special_tokens
 from turnscript.engine.lines import Findings
-from turnscript.engine.marks import marks_in
+from turnscript.engine.marks import marks_around, marks_in
 from turnscript.engine.parse import TurnParser
 from turnscript.engine.prompt import Prompt, bare_parser, begin_prompt
 from turnscript.engine.read import claims_document, read_document
@@ -220,6 +220,17 @@ class Format(Struct, frozen=True):
     def marks_in(self, text: str) -> frozenset[str]:
         """Return the marks of this format that stand in a text."""
         return marks_in(self.document, text)
+
+    def marks_around(self, text: str, marks: frozenset[str]) -> frozenset[str]:
+        """Return those marks that stand in a text, but not only in what is said with it."""
+        return marks_around(self.document, text, marks, self.check(text)[0].conversation)
+
+    def unescaped(self, text: str) -> frozenset[str]:
+        """Return a text without the escapes of this format, as each kind of its contents has them."""
+        layout = layout_of(self.document)
+        return frozenset(
+            one.remove(text) for one in {layout.escape, *(place.escape for place in layout.places.values())}
+        )
 
     def claims(self, text: str) -> bool:
         """Whether a text looks like a transcript of this format, by how it begins."""

@@ -182,26 +182,45 @@ def recognised_transcript(source: Source) -> Recognised | None:
 def recognise(text: str) -> Recognised | None:
     """Return which format a text is a transcript of, None if it begins as one of none that is registered.
 
-    Of several that it may be in, that is the one whose marks stand in the text; the format of a well-known model only
-    where it has all marks that a registered one has, and more. Where none has a mark that the others lack, it is the
-    first of those that read it, if they read the same. Raises InvalidInput if they do not.
+    Of several that it may be in, that is the one whose marks stand around what is said; the format of a well-known
+    model only where it has all marks that a registered one has, and more. Where none has a mark that the others lack,
+    it is the first of those that read it, if they read the same. Raises InvalidInput if they do not.
     """
     claiming = _claiming(text)
     if not claiming:
         return None
     of_models = [name for name in model_formats() if _may_begin(name, text) and get_format(name).claims(text)]
-    marks = {name: get_format(name).marks_in(text) for name in (*claiming, *of_models)}
-    left = _most_marked(claiming, marks)
-    better = _most_marked([one for one in of_models if all(marks[name] < marks[one] for name in left)], marks)
-    groups = _read_alike([*left, *better], text)
-    if better and len(groups) > 1:
-        groups = [group for group in groups if group[0] in better]
-    first, *others = groups
+    left, better, marks = _fitting(claiming, of_models, text)
+    alike = [one for one in of_models if any(marks[one] == marks[name] for name in left)]
+    if len({get_format(name).unescaped(text) for name in (*left, *alike)}) == 1:
+        alike = []  # no escape in the text is one to some of them alone
+    groups = _read_alike([*left, *better, *alike], text)
+    first, *others = [group for group in groups if not {*group}.isdisjoint(better)] or groups
     if others:
-        names = " or ".join([first[0], *(alike[0] for alike in others)])
+        known = [name for group in groups for name in group if name in left or name == group[0]]
+        names = " or ".join(known)
         message = f"this may be {names}, which read it differently; say which of them it is"
         raise InvalidInput(message, line=1, column=1, expected=names, got="what begins as any of them")
     return Recognised(first[0], _reason(first, marks, text))
+
+
+def _fitting(
+    claiming: list[str], of_models: list[str], text: str
+) -> tuple[list[str], list[str], dict[str, frozenset[str]]]:
+    """Return the formats of which no other has all the marks in a text, and more; those of models that have more; and
+    the marks of all. Marks that stand only in what is said count for none that is returned."""
+    marks = {name: get_format(name).marks_in(text) for name in (*claiming, *of_models)}
+    common = frozenset.intersection(*marks.values())
+    read: set[str] = set()
+    while True:
+        left = _most_marked(claiming, marks)
+        better = _most_marked([one for one in of_models if all(marks[name] < marks[one] for name in left)], marks)
+        unread = [name for name in (*left, *better) if name not in read and marks[name] != common]
+        if not unread:
+            return left, better, marks
+        for name in unread:
+            marks[name] = common | get_format(name).marks_around(text, marks[name] - common)
+        read.update(unread)
 
 
 def _most_marked(names: list[str], marks: Mapping[str, frozenset[str]]) -> list[str]:
@@ -251,8 +270,11 @@ def _without_empty_instructions(said: Conversation) -> Conversation:
 
 
 def _claiming(text: str) -> list[str]:
-    """Return the formats that a text begins as a transcript of."""
-    return [name for name in formats() if get_format(name).claims(text)]
+    """Return the formats that a text begins as a transcript of; where no turn of one begins, those that begin so."""
+    known = {name: get_format(name) for name in formats()}
+    begun, starts = text.removeprefix(_MARK).lstrip(), {name: one.document.start for name, one in known.items()}
+    claiming = [name for name, one in known.items() if one.claims(text)]
+    return claiming or [name for name, start in starts.items() if start and begun.startswith(start)]
 
 
 def _detect_format(text: str) -> str:

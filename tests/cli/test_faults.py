@@ -361,3 +361,63 @@ def test_a_transcript_that_begins_with_a_bracket_is_not_said_to_be_json() -> Non
     assert 1 == result.exit_code
     assert "JSON" not in result.stderr
     assert "it was read as openchatml; if it is something else, name that with --from" in result.stderr
+
+
+TURN = "<ai00:user>\nHello"
+ANSWERED = "\n\n<ai00:assistant>\nHi\n</ai00:assistant>\n"
+CALLS = '<ai00:function_calls>\n<invoke name="f">\n</invoke>\n</ai00:function_calls>\n'
+RESULTS = '<ai00:function_results>\n  <result name="f">\n    x\n  </result>\n</ai00:function_results>\n'
+CONVERT, CHECK = ["convert", "--to", "openai-chat"], ["check"]
+READS_CALLS = "this begins as an answer in ai00-v1: `turnscript read --format ai00-v1` reads what a model wrote"
+BY_HAND = [
+    (
+        CONVERT,
+        "<ai00:user>Hello!</ai00:user>",
+        "'Hello!</ai00:user>' stands behind <ai00:user>, whose content begins on",
+    ),
+    (
+        CONVERT,
+        f"{TURN} </ai00:user> there\n</ai00:user>{ANSWERED}",
+        r"<ai00:assistant> (</ai00:user> at 2:7 closed the one before; write <\/ai00:user> there if that is content)",
+    ),
+    (
+        CONVERT,
+        f"{TURN}{ANSWERED}",
+        "line 4, column 1: approximated: <ai00:assistant> before </ai00:user>, which closes what <ai00:user> opened",
+    ),
+    (CHECK, f"{TURN}\n</ai00:user>\n\n<ai00:assistant>\n{CALLS}{RESULTS}", "</ai00:assistant> is written behind it"),
+    (CONVERT, CALLS, READS_CALLS),
+    (CHECK, CALLS, READS_CALLS),
+    ([*CONVERT, "--from", "ai00-v1"], CALLS, READS_CALLS),
+    ([*CHECK, "--format", "ai00-v1"], CALLS, READS_CALLS),
+]
+
+
+@pytest.mark.parametrize(("arguments", "text", "words"), BY_HAND)
+def test_what_people_write_wrong_by_hand_is_said(arguments: list[str], text: str, words: str) -> None:
+    result = run(*arguments, stdin=text.encode())
+    assert words in f"{result.stdout}{result.stderr}"
+
+
+@pytest.mark.parametrize("attributes", ["name='f'", 'name="f" name="g"'])
+def test_an_attribute_that_is_wrong_is_not_missing_as_well(attributes: str) -> None:
+    transcript = f"<<TOOL_CALL {attributes}>>\n{{}}\n<<END_TOOL_CALL>>\n"
+    result = run("check", "--format", "rwkv-universal", stdin=transcript.encode())
+    assert 1 == result.stdout.count("fault: ")
+
+
+ANSWERS = [
+    ("ai00-v1", "<ai00:assistant>\nHi\n</ai00:assistant>", "<ai00:assistant> is of the prompt, which opens the turn"),
+    ("batuta-chatml", "<|im_start|>assistant\nHi<|im_end|>", "<|im_start|>assistant is of the prompt, which opens"),
+    ("openchatml", "<|im_start|>assistant\nHi\n<|im_end|>", "<|im_start|>assistant is of the prompt, which opens"),
+    (
+        "rwkv-universal",
+        '<<TOOL_CALL name="f">>\n{"a": 1} // c\n<<END_TOOL_CALL>>',
+        "text behind a call, where <<END_TOOL_CALL>> must stand",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "words"), ANSWERS)
+def test_an_issue_says_what_is_wrong(name: str, text: str, words: str) -> None:
+    assert words in run("read", "--format", name, stdin=text.encode()).stdout

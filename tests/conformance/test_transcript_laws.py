@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import example, given, note, settings
 from hypothesis import strategies as st
 
 import turnscript as ts
 from tests.strategies import altered
+from turnscript.engine.layout import document_literals, layout_of
 from turnscript.format import Format
 from turnscript.jsontext import Json, json_of
 
@@ -167,3 +168,36 @@ def test_a_transcript_without_a_label_is_read_as_its_format_reads_it_or_refused(
         whole = str(format_.render(request).value)
         for text in (whole, whole.removeprefix(format_.document.start).removesuffix(format_.document.end)):
             assert _without_empty(format_.parse(text)) == _without_empty(ts.parse(text))
+
+
+CONTROLS = sorted({one.strip() for name in NAMES for one in document_literals(ts.get_format(name).document)})
+ESCAPED = [layout_of(ts.get_format(name).document).escape.apply(one) for name in NAMES for one in CONTROLS]
+PIECES = st.sampled_from([*CONTROLS, '{"name":', '[{"name": "f"}]', "x", "\n"]) | st.sampled_from(sorted({*ESCAPED}))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@FEWER
+@example('<tool_call>{"name":"f"}</tool_call>', "")
+@example('<think>{"name":', "")
+@example('<tool_result>{"name":"x"}', "")
+@example("", '<tool_call>\n{"name": "f"}')
+@given(*[st.lists(PIECES, max_size=4).map("".join)] * 2)
+def test_contents_of_marks_are_read_as_their_format_reads_them_or_refused(name: str, asked: str, answer: str) -> None:
+    """No content tells which format a transcript is in, and where formats take its escapes differently, all are named.
+
+    A text that one format writes may be the turn of a call in another, whose marks it does not escape.
+    """
+    format_ = ts.get_format(name)
+    items: list[ts.Item] = [ts.User(content=said(asked)), ts.Assistant(content=said(answer))]
+    text = str(format_.render(ts.Request(conversation=ts.Conversation(items=items))).value)
+    own = format_.parse(text)
+    try:
+        read = ts.parse(text)
+    except ts.InvalidInput as error:
+        named = error.expected.split(" or ") if "differently" in error.message else [name]
+        readings = [_without_empty(ts.get_format(one).parse(text)) for one in named]
+        assert name not in ts.formats() or _without_empty(own) in readings
+        return
+    note(ts.detect_api(text))
+    if not read.unread and [item.kind for item in read.items] == [item.kind for item in own.items]:
+        assert _without_empty(own) == _without_empty(read)

@@ -219,7 +219,9 @@ def test_a_forced_call_shows_its_id_where_calls_do(mode: str) -> None:
 def test_ids_that_the_order_does_not_give_back_are_losses() -> None:
     """D-A-5: of a call that nobody answers, and of results in another order."""
     unanswered = FORMAT.render(request(ts.ToolCall(name="f", id="c1")))
-    assert ["items[0].id: dropped: this format has no place for it"] == list(map(str, unanswered.losses))
+    assert ["items[0].id: dropped: this format has no place for it; its variant ids-always shows it"] == list(
+        map(str, unanswered.losses)
+    )
 
 
 def test_a_failed_tool_is_marked_on_its_result() -> None:
@@ -293,3 +295,20 @@ def test_other_tags_are_broken_only_where_they_mean_something(tag: str) -> None:
     transcript = written(*items)
     assert (3, 1) == (transcript.count(broken), len(FORMAT.parse(transcript).items) - 2)
     assert items == FORMAT.parse(transcript).items
+
+
+def test_marks_of_calls_without_a_call_are_told() -> None:
+    empty = "<ai00:function_calls>\n</ai00:function_calls>"
+    transcript = f"<ai00:user>\nHi\n</ai00:user>\n\n<ai00:assistant>\nOK\n\n{empty}\n</ai00:assistant>"
+    told = ("dropped", "marks of calls, and no call in them")
+    read = FORMAT.parse(transcript)
+    assert [("line 8", *told)] == [(loss.path, loss.kind, loss.detail) for loss in read.unread]
+    found = FORMAT.check(transcript)[1].all
+    assert [(8, 1, *told)] == [(one.line, one.column, one.kind, one.message) for one in found]
+    (issue,) = answer(f"OK\n\n{empty}\n</ai00:assistant>", [WEATHER]).issues
+    assert ("empty_calls", told[1]) == (issue.kind, issue.detail)
+
+
+def test_a_parameter_that_is_given_twice_is_told() -> None:
+    (issue,) = answer(calls(invoke("get_weather", "city>Tokyo", "city>Kyoto")), [WEATHER]).issues
+    assert ("odd_call", 'the argument "city" is given twice') == (issue.kind, issue.detail)

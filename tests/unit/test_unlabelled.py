@@ -182,9 +182,40 @@ def test_a_transcript_is_known_by_what_only_its_format_has(text: str, name: str,
 
 def test_a_transcript_that_two_formats_read_differently_is_refused_with_both_names() -> None:
     both = V0.replace("User: ok", 'User: ok\n\nAssistant: ```json\n{"name":"f","arguments":{}}\n```')
-    with pytest.raises(ts.InvalidInput, match="rwkv-goose or rwkv-goose-hermes, which read it differently"):
+    with pytest.raises(ts.InvalidInput, match="rwkv-goose or rwkv-goose-hermes or ai00-v0, which read it differently"):
         ts.parse(both)
     assert ts.parse(both, "rwkv-goose").items != ts.parse(both, "ai00-v0").items
+
+
+WRITES_A_MARK = [{"role": "user", "content": 'How do I write <tool_call>{"name":"f"}</tool_call>?'}]
+
+
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [
+        ("batuta-chatml", "batuta-chatml or openchatml"),
+        ("batuta-llama3", "batuta-llama3 or llama31"),
+        ("rwkv-goose-hermes", "rwkv-goose or rwkv-goose-observation or rwkv-goose-hermes or ai00-v0"),
+        ("ai00-v0", "rwkv-goose or rwkv-goose-observation or rwkv-goose-hermes or ai00-v0"),
+    ],
+)
+def test_a_content_with_escapes_of_some_formats_only_is_refused_with_all_their_names(name: str, named: str) -> None:
+    """What stands in a content tells nothing, such as the beginning of a call of another format."""
+    text = ts.convert(WRITES_A_MARK, "auto", name).value
+    with pytest.raises(ts.InvalidInput, match=f"this may be {named}, which read it differently"):
+        ts.parse(text)
+    assert WRITES_A_MARK == ts.convert(text, name, "openai-chat").value["messages"]
+
+
+def test_a_mark_that_a_content_quotes_is_no_sign_of_its_format() -> None:
+    text = str(ts.convert(WRITES_A_MARK, "auto", "rwkv-goose").value)
+    assert WRITES_A_MARK == ts.convert(text, "auto", "openai-chat").value["messages"]
+
+
+def test_a_transcript_with_an_unknown_role_is_told_the_roles_of_its_format() -> None:
+    for text in ("[BOS]<|im_start|>critic\nHi<|im_end|>[EOS]", "<|begin_of_text|><|start_header_id|>critic"):
+        with pytest.raises(ts.InvalidTranscript, match=r"a turn must begin here: .*system.* or .*assistant"):
+            ts.parse(text)
 
 
 def test_a_call_of_the_first_format_of_ai00_becomes_one_of_the_second() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from turnscript.cli.lookalikes import by_beginning, by_content, by_elements, by_slip
+from turnscript.cli.lookalikes import by_answer, by_beginning, by_content, by_elements, by_slip
 from turnscript.engine.files_json import FILES
 from turnscript.engine.template.program import InvalidTemplate
 from turnscript.errors import InvalidConversation, InvalidInput, InvalidTranscript, TurnscriptError
@@ -46,7 +46,8 @@ def lookalike(error: InvalidInput, data: bytes) -> str:
         return ""
     if error.line:
         is_json = error.expected != UTF_8 and data.lstrip()[:1] in (b"{", b"[")
-        return by_beginning(data) or (by_slip(data, error.line, error.column) if is_json else "")
+        slip = by_slip(data, error.line, error.column) if is_json else by_answer(data)
+        return by_beginning(data) or slip
     return by_content(data) if error.path == "$" else by_elements(data) if data.lstrip()[:1] == b"[" else ""
 
 

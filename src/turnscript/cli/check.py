@@ -13,6 +13,7 @@ import msgspec
 
 from turnscript.cli.advice import lookalike
 from turnscript.cli.failures import BAD_INPUT, LOSSY, OK, Failed
+from turnscript.cli.lookalikes import by_answer
 from turnscript.cli.options import VARIANT_HELP, variant_of
 from turnscript.cli.output import STREAM, Files, Sink
 from turnscript.cli.prompt import FORMAT_HELP, FormatName, has_colours, legible
@@ -81,7 +82,9 @@ def check(file: str, name: str | None, variant: str | None, as_json: bool) -> in
             found.insert(0, Finding(1, 1, _NOTED, "a byte order mark stands before the text; formats write none"))
     except TurnscriptError as error:
         told = fault(error, source.name)
-        raise Failed(told.message, place=told.place, remedy=told.remedy, code=told.exit_code) from error
+        raise Failed(
+            told.message, place=told.place, remedy=by_answer(data) or told.remedy, code=told.exit_code
+        ) from error
     with Files() as files:
         out = files.open(STREAM)
         record = _record(format_, reason, found, difference)
@@ -128,7 +131,7 @@ def _transcript(format_: Format, data: bytes, place: str, *, named: bool) -> tup
     text = transcript_text(data)
     request, findings = format_.check(text)
     if faults := _faults(findings.all):
-        if not format_.claims(text) and not format_.marks_in(text):
+        if by_answer(data) or not (format_.claims(text) or format_.marks_in(text)):
             raise _other(format_, data, faults[0], place, named=named)
         return findings.all, []
     own = format_.template is None

@@ -11,8 +11,10 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from turnscript.engine.read import begins_answer
 from turnscript.errors import TurnscriptError
 from turnscript.recognition import recognised
+from turnscript.registry import formats, get_format
 
 _BEGINNINGS = (
     (rb"\x1f\x8b", "this is gzip: unpack it first, as `gzip -dc FILE` does"),
@@ -44,6 +46,16 @@ def by_beginning(data: bytes) -> str:
     """What to do with an input that begins as something else does; empty if it does not."""
     start = data.removeprefix(b"\xef\xbb\xbf")[:4096].lstrip()
     return next((advice for pattern, advice in _BEGINNINGS if re.match(pattern, start)), "")
+
+
+def by_answer(data: bytes) -> str:
+    """What to do with an answer of a model where a transcript is wanted; empty if it does not begin as one."""
+    text = data[:4096].decode("utf-8", "ignore").removeprefix("\ufeff").lstrip()
+    names = [name for name in formats() if begins_answer(get_format(name).document, text)]
+    if not names:
+        return ""
+    reads = f"`turnscript read --format {names[0]}` reads what a model wrote"
+    return f"this begins as an answer in {' or '.join(names)}: {reads}"
 
 
 def by_slip(data: bytes, line: int, column: int) -> str:

@@ -148,7 +148,7 @@ class CallSteps(Teller):
             return position
         if space == length or (self._closing and is_cut(self._finish) and scanner.hold(text, position) <= space):
             return self._end_without_close(text, position)
-        self._miss_close(position)
+        self._miss_close(position, text=found is None)
         return position
 
     def _end_without_close(self, text: str, position: int) -> int:
@@ -156,13 +156,18 @@ class CallSteps(Teller):
         self._read(text[position:])
         return len(text)
 
-    def _miss_close(self, position: int, ended: bool = False) -> None:
-        """Report a call without its closing; it is no fault where that is a stop, which a backend takes away."""
+    def _miss_close(self, position: int, ended: bool = False, text: bool = False) -> None:
+        """Report a call without its closing; it is no fault where that is a stop, which a backend takes away.
+
+        `text`: there is some where the closing must stand.
+        """
         place = self._the_place()
         if self._strict:
             self._fail(f"{place.close.strip()} is missing", position)
         if not (ended and place.close in self.stops):
-            self._call_issue("missing_close", f"a call without {place.close.strip()}", position)
+            close = place.close.strip()
+            detail = f"text behind a call, where {close} must stand" if text else f"a call without {close}"
+            self._call_issue("missing_close", detail, position)
         self._finish_call(position)
 
     def _broken(self, text: str, position: int) -> int:

@@ -155,7 +155,8 @@ def report_correlation(items: Sequence[Item], document: Document, out: Writer) -
         elif item.id != id_ and index in written:
             out.lose(".id", "renamed", f"ids are made of names and numbers here: it is {id_!r}")
         elif item.id != id_:
-            out.lose(".id", "dropped", "this format has no place for it")
+            shows_ids = f"; its variant {document.with_ids} shows it" if document.with_ids else ""
+            out.lose(".id", "dropped", f"this format has no place for it{shows_ids}")
         if isinstance(item, ToolResult) and item.name != name:
             out.lose(".name", "approximated", f"a reader will take it for {name!r}")
 

@@ -355,7 +355,10 @@ class TurnParser(LooseSteps):
             at = self._tail_at + len(tail) - len(tail.lstrip())
             # What is behind the client's own stop string is not wanted, so nothing is lost.
             issue = Issue if self._stop is not None else Dropped
-            self._issues.append(issue(self._end_kind, "text behind the end of the turn", at, self._tail_at + len(tail)))
+            detail, opening = "text behind the end of the turn", self._states.turn.open.strip()
+            if opening and self._index < 0 and "".join(self._pending).lstrip().startswith(opening):
+                detail = f"{opening} is of the prompt, which opens the turn; an answer begins behind it"
+            self._issues.append(issue(self._end_kind, detail, at, self._tail_at + len(tail)))
 
     def _act(self, action: Action, literal: str, start: int) -> None:
         do, place = action.do, action.place
@@ -377,15 +380,26 @@ class TurnParser(LooseSteps):
         elif do is Do.ON:
             self._go_on(start)
         elif do is Do.LEAVE:
-            self._group = None
-            self._note_closing(literal)
-            self._enter_gap(self._state.kind)
+            self._leave_group(literal, start + len(literal))
         else:
             if do is Do.STOP:
                 self._stop = literal
             elif do is Do.FOREIGN and not (self._step == self._gap and self._state.kind):
                 self._end_kind = "foreign_turn"
             self._finish_turn()
+
+    def _note_empty(self, end: int) -> None:
+        """Report marks around calls without a call, which no item has."""
+        if self._group_raw and self._group is not None:
+            self._call_issue("empty_calls", "marks of calls, and no call in them", end, dropped=True)
+        self._group_raw = []
+
+    def _leave_group(self, literal: str, end: int) -> None:
+        """End a group of calls, which may have none."""
+        self._note_empty(end)
+        self._group = None
+        self._note_closing(literal)
+        self._enter_gap(self._state.kind)
 
     def _go_on(self, start: int) -> None:
         """Go on in another turn that the model opens; what is open ends there."""
@@ -452,8 +466,10 @@ class TurnParser(LooseSteps):
             self._end_cut_call(step == self._broken)
         elif step == self._after_call:
             self._miss_close(0, ended=True)
-        elif step == self._gap and self._strict and not self._held and not self._offset:
-            self._between("", None)
+        elif step == self._gap:
+            self._note_empty(len(self._held))
+            if self._strict and not self._held and not self._offset:
+                self._between("", None)
 
     def _unclosed_text(self) -> None:
         place = self._place

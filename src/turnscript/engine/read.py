@@ -111,6 +111,12 @@ def settles(document: Document, before: str, after: str) -> str:
     return leads[0] if alike else ""
 
 
+def begins_answer(document: Document, text: str) -> bool:
+    """Return whether a text begins as what a model writes in its turn does, behind the opening of that."""
+    openings = ((one.group or one).open.strip() for turn in document.turns for one in turn.segments if one.model)
+    return text.startswith(tuple(filter(None, openings))) and not claims_document(document, text)
+
+
 def opens_block(document: Document, text: str) -> bool:
     """Return whether the first line that is not blank is an opening tag."""
     start = re.match(r"\ufeff?\s*", text)
@@ -221,12 +227,15 @@ def _block(document: Document, opening: re.Match[str], text: str, lines: Lines, 
     line, column = lines.at(opening.start())
     start, end = opening.span("attributes")
     attributes: dict[str, Json] = {}
+    kind = _tags(document).openings[opening["opening"]]
     try:
         if start >= 0:
             attributes = scan_attributes(opening.string, start, end, line, column + start - opening.start())
     except InvalidTranscript as error:
         lines.keep(error)
-    return Block(_tags(document).openings[opening["opening"]], attributes, text, line, opening.start(), open_)
+        required = getattr(kind, "required", "")
+        attributes = {required: Json(b'""')} if required else {}  # that it is missing is no fault of its own
+    return Block(kind, attributes, text, line, opening.start(), open_)
 
 
 # Reading a block.

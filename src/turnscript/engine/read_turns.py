@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.conversation import Hints, Item, Request, System, Text, Thinking, Tool, ToolCall
+from turnscript.conversation import Dropped, Hints, Item, Request, System, Text, Thinking, Tool, ToolCall
 from turnscript.engine.correlate import correlate
 from turnscript.engine.escape import Escape
 from turnscript.engine.jsonscan import value_end, values_end
@@ -157,7 +157,7 @@ class _Reader:
             elif (turn := self._unmarked(before)) is not None:
                 body, attributes = position, {}
             else:
-                position = self._no_turn(start, end)
+                position = self._no_turn(start, end, self._closed_by(before, position))
                 continue
             cut, position = self._cut(turn, body, end, attributes, after=position)
             before = turn
@@ -207,10 +207,20 @@ class _Reader:
         """Return the turn that begins behind another, or at the start, where no opening stands."""
         return next((turn for turn in self.document.turns if not turn.is_marked(before)), None)
 
-    def _no_turn(self, position: int, end: int) -> int:
+    def _closed_by(self, before: Turn | None, end: int) -> str:
+        """Return what closed the turn before, which ends at a place, and how it is written if it is content."""
+        close = before.close.strip() if before is not None else ""
+        if not close or not self.text.endswith(close, 0, end):
+            return ""
+        line, column = self.lines.at(end - len(close))
+        escaped = self.layout.escape.apply(close)
+        remedy = f"; write {escaped} there if that is content" if escaped != close else ""
+        return f" ({close} at {line}:{column} closed the one before{remedy})"
+
+    def _no_turn(self, position: int, end: int, closed: str = "") -> int:
         """Refuse what stands where a turn must begin; returns where the next one does."""
         openings = " or ".join(turn.open.strip() for turn in self.document.turns if turn.open)
-        self.lines.note(position, f"a turn must begin here: {openings}", openings)
+        self.lines.note(position, f"a turn must begin here: {openings}{closed}", openings)
         anywhere = all(turn.close for turn in self.document.turns)
         pattern = _openings(self.document) if anywhere else _labels(self.document)
         found = pattern.search(self.text, position + 1, end)
@@ -232,8 +242,12 @@ class _Reader:
         for found in _WORD.finditer(text, position, line_end):
             word = found[0]
             key, equals, value = word.partition("=")
+            if not known:
+                message = f"{word!r} stands behind {turn.open.strip()}, whose content begins on the next line"
+                self.lines.note(found.start(), message, "the end of the line")
+                break
             if not equals or key not in known:
-                expected = " or ".join(f"{one}=..." for one in sorted(known)) or "the end of the line"
+                expected = " or ".join(f"{one}=..." for one in sorted(known))
                 self.lines.note(found.start(), f"{word!r} is no attribute of {turn.open.strip()}", expected)
                 continue
             if key in attributes:
@@ -278,18 +292,23 @@ class _Reader:
 
         Where all faults are asked for, it ends where a turn begins, behind `after`, and that is one.
         """
-        begun = None
-        if self.lines.found is not None:
-            begun = _openings(self.document, protected=True).search(self.text, max(start, after + 1), end)
+        pattern, checks = _openings(self.document, protected=True), self.lines.found is not None
+        begun = pattern.search(self.text, max(start, after + 1), end) if checks else None
         stop = self.text.find(close, start, end if begun is None else begun.start())
+        if stop < 0 and not checks:
+            begun = pattern.search(self.text, max(start, after + 1), end)
         if stop >= 0 or begun is None:
             return stop, end
         message = (
             f"{begun[0]} before {close}, which closes what {opening} opened; "
             f"write that first, or write {self.layout.escape.apply(begun[0])} if this is content"
         )
-        self.lines.note(begun.start(), message, close)
-        return -1, begun.start()
+        if checks:
+            self.lines.note(begun.start(), message, close)
+            return -1, begun.start()
+        line, column = self.lines.at(begun.start())
+        self._lose(start, Loss(f"line {line}, column {column}", "approximated", message))
+        return -1, end
 
     def without_space(self, cut: Cut) -> Cut:
         """Return a turn with its text without the white space that belongs to its closing."""
@@ -349,6 +368,10 @@ class _Reader:
             faults = [error]
         for fault in faults:
             self.lines.note(start + fault.at, f"{fault.detail}, in a turn that {turn.open.strip()} opened", "")
+        for issue in parser.issues:
+            if isinstance(issue, Dropped) and not faults:
+                at = start + issue.end - len(text[issue.start : issue.end].lstrip())
+                self._lose(at, Loss(f"line {self.lines.at(at)[0]}", "dropped", issue.detail))
         return list(self._parts(events, parser.unread, start, looks_for_marks=not faults))
 
     def _parts(

@@ -360,7 +360,10 @@ class Composer:
             return False
         if place.may_stay_open and ends and shows_its_end(place, items[-1]):
             return True
-        self.out.losses.append(Loss(f"{self._path(items)}.open", "dropped", "its end has no mark in this format"))
+        close = (place.turn.close or place.close).strip()
+        behind = f": {close} is written behind it" if close else ""
+        detail = f"what is unfinished has no mark in this format{behind}"
+        self.out.losses.append(Loss(f"{self._path(items)}.open", "dropped", detail))
         return False
 
     def _is_to_come(self, place: Place, item: Item) -> bool:

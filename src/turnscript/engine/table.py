@@ -318,7 +318,7 @@ class Document(Struct, frozen=True):
     that people see them and no model does, until `with_ends` says which they are.
     `always_system`: a system turn is written even if there is nothing to say. `thoughts`: the kinds of thought.
     `also_read`: turns that a reader understands and that are never written. `results`: how ids of calls and results are
-    shown, where not both show theirs (`correlate`).
+    shown, where not both show theirs (`correlate`). `with_ids`: the variant that shows the ids of calls as well.
     `gives_up`: once something that began as a call was none, the rest of an answer is text. `wraps`: a text to go on
     from, without messages, is what a user says.
     `grows`: why a prompt may not begin the next one; empty if it always does. `files`: how documents that are files and
@@ -344,6 +344,7 @@ class Document(Struct, frozen=True):
     always_system: bool = False
     flags: Flags | None = None
     results: str = ""
+    with_ids: str = ""
     gives_up: bool = False
     wraps: bool = False
     grows: str = ""

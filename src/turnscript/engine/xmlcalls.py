@@ -26,7 +26,7 @@ from turnscript.engine.attributes import attribute_text, scan_attributes
 from turnscript.engine.callrules import KEY, CallRules
 from turnscript.engine.escape import tags_in
 from turnscript.engine.functioncalls import json_of_python
-from turnscript.engine.machine import Machine, PlainBody, Reading
+from turnscript.engine.machine import ODD_CALL, Machine, PlainBody, Reading
 from turnscript.engine.recent import MB, recent
 from turnscript.engine.repeats import joined, lose_difference
 from turnscript.engine.scanner import Look, Unescaper, look_for
@@ -386,6 +386,8 @@ class ParameterReader(Machine):
     def _begin(self, begun: Begun) -> None:
         """Begin the value of a parameter."""
         self._kind = begun.kind or self._kinds.get(begun.key, "either")
+        if begun.key in self._given:
+            self.issues.append((ODD_CALL, f"the argument {json_string(begun.key)} is given twice"))
         before = ", " if self._given else "{"
         self._say(f"{before}{json_string(begun.key)}: " + ('"' if self._kind == "string" else ""))
         self._given.add(begun.key)

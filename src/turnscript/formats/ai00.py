@@ -147,6 +147,7 @@ AI00 = Document(
         stops_with_tools=("</ai00:assistant>", "</ai00:function_calls>"),
     ),
     results="on_results",
+    with_ids="ids-always",
 )
 _thought, _answer, _call, _result = ASSISTANT.segments
 IDENTIFIED = replace(_call, attributes=(Attribute("name", "name", prompt=True), Attribute("id", "id", prompt=True)))
@@ -157,7 +158,7 @@ OPTIONS = {
         AI00, tools_place=replace(TOOLS, close=f"{TOOLS.close}\n\n{INSTRUCTIONS}", footer=INSTRUCTIONS, also_behind=())
     ),
     "ids-always": replace(
-        AI00, turns=(SYSTEM, USER, replace(ASSISTANT, segments=(_thought, _answer, IDENTIFIED, _result)))
+        AI00, turns=(SYSTEM, USER, replace(ASSISTANT, segments=(_thought, _answer, IDENTIFIED, _result))), with_ids=""
     ),
     "merge-turns": replace(AI00, joints={**AI00.joints, **MERGED}),
 }
