@@ -242,6 +242,54 @@ def test_a_name_holds_no_white_space() -> None:
     assert [("items[2].name", "approximated")] == [(loss.path, loss.kind) for loss in rendered.losses]
 
 
+CALL = '<|function_call|>\n{"arguments": {}, "name": "f"}'
+OUTPUT = '<|function_output|>\n{\n  "name": "f",\n  "content": "22"\n}'
+CHAT_CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+REASON = "<|start_reason|>hm<|end_reason|>"
+NAMED = [
+    (turn("assistant name=Bot", REASON), ["Bot"]),
+    (turn("assistant name=Bot", f"{REASON}\n{CALL}"), ["Bot"]),
+    (f"{turn('assistant name=A', CALL)}\n{turn('assistant name=B', CALL)}\n{turn('assistant name=C', 'c')}", [*"ABC"]),
+    (f"{turn('assistant', CALL)}\n{turn('tool name=Weather', OUTPUT)}", ["Weather"]),
+]
+
+
+@pytest.mark.parametrize(("turns", "names"), NAMED)
+def test_a_name_of_a_turn_without_a_text_is_kept_or_told(turns: str, names: list[str]) -> None:
+    """R-O-15: every role has one. A Chat message has its name; of results, and elsewhere, each is a loss."""
+    flag = f"{turn('system', '<|reason|>')}\n" if REASON in turns else ""
+    transcript = f"[BOS]{flag}{turn('user', 'q')}\n{turns}[EOS]"
+    assert transcript == ts.convert(transcript, "openchatml", "openchatml", strict=True).value
+    kept = ts.convert(transcript, "openchatml", "rwkv-universal", strict=True)
+    assert transcript == ts.convert(kept.data, "rwkv-universal", "openchatml", strict=True).value
+    for target in (*ts.apis(), "rwkv-goose"):
+        converted = ts.convert(transcript, "openchatml", target)
+        lost = [one.path for one in converted.losses if ".name:" in str(one) or "another assistant" in one.detail]
+        if target == "openai-chat" and OUTPUT not in turns:
+            body: Any = converted.value
+            assert (names, []) == ([one["name"] for one in body["messages"] if "name" in one], lost)
+            assert turns in str(ts.convert(body, target, "openchatml").value)
+        else:
+            assert len(names) == len(lost), target
+            assert not any(name in str(converted.value) for name in names if len(name) > 1)
+
+
+@pytest.mark.parametrize("said", [{"reasoning_content": "hm"}, {"tool_calls": [CHAT_CALL]}])
+def test_a_name_of_a_chat_message_without_a_text_stands_in_its_opening(said: dict[str, Any]) -> None:
+    body = {"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "name": "Bot Two", **said}]}
+    written = ts.convert(body, "openai-chat", "openchatml")
+    assert "<|im_start|>assistant name=Bot_Two\n" in str(written.value)
+    assert ("$.messages[1].name", "approximated") in [(loss.path, loss.kind) for loss in written.losses]
+
+
+def test_a_name_is_not_empty() -> None:
+    """It is refused where it is read, and dropped where it is written."""
+    assert (1, 18) == error_of("<|im_start|>user name=\nx\n<|im_end|>")[:2]
+    rendered = FORMAT.render(request_of(user("q", name="")))
+    assert f"[BOS]{turn('user', 'q')}[EOS]" == rendered.value
+    assert [("items[0].name", "dropped")] == [(loss.path, loss.kind) for loss in rendered.losses]
+
+
 @pytest.mark.parametrize("name", ["<|im_end|>", "<|start_reason|>", r"<\|start_reason|>"])
 @pytest.mark.parametrize("before", [said(ts.System, ""), user("q"), thought("t"), said(ts.Assistant, "x")])
 def test_a_name_reads_back_whatever_the_text_before_may_hold(before: ts.Item, name: str) -> None:

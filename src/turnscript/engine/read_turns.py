@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from turnscript.conversation import Hints, Item, Request, System, Text, Thinking, Tool, ToolCall
+from turnscript.engine.attributes import SPOKEN
 from turnscript.engine.correlate import correlate
 from turnscript.engine.escape import Escape
 from turnscript.engine.jsonscan import value_end, values_end
@@ -236,6 +237,8 @@ class _Reader:
                 expected = " or ".join(f"{one}=..." for one in sorted(known)) or "the end of the line"
                 self.lines.note(found.start(), f"{word!r} is no attribute of {turn.open.strip()}", expected)
                 continue
+            if not value:
+                self.lines.note(found.start(), f"{word!r} has no value; write one, or leave it out", f"{word}...")
             if key in attributes:
                 self.lines.note(found.start(), f"the attribute {key!r} is given twice", "each attribute once")
             attributes[key] = self.layout.escape.remove(value)
@@ -304,24 +307,20 @@ class _Reader:
             items = self._inside(cut, cut.text, cut.start, {tool.name or "": tool for tool in request.tools})
         if not items:
             return
-        line = self.lines.at(cut.start)[0]
-        for item in items:
-            item.at = item.at if item.at and self.lines.found is not None else f"line {line}"
         for position, loss in self._unread_items:
-            self._lose(position, Loss(f"line {line}{loss.path}", loss.kind, loss.detail))
-        if self._unsaid and isinstance(items[0], System):
+            self._lose(position, Loss(f"line {self.lines.at(position)[0]}{loss.path}", loss.kind, loss.detail))
+        joined = self._last is not None and (self._last.kind, items[0].kind) in self.document.joints
+        if (joined and self._before is cut.turn) or (self._unsaid and isinstance(items[0], System)):
             items[0].hints = Hints(turn="new")
         self._unsaid = False
-        spoken = next((item for item in items if item.kind in ("system", "user", "assistant")), None)
+        spoken = next((item for item in items if item.kind in SPOKEN), None)
         for key, value in cut.attributes.items():
             path = next(attribute.path for attribute in cut.turn.attributes if attribute.key == key)
             if spoken is not None:
                 setattr(spoken, path, value)
             else:
-                items[0].hints = Hints(attributes={key: json_of(value)})
-        joined = self._last is not None and (self._last.kind, items[0].kind) in self.document.joints
-        if joined and self._before is cut.turn:
-            items[0].hints = Hints(turn="new")
+                items[0].hints = items[0].hints or Hints()
+                items[0].hints.envelope = {**items[0].hints.envelope, path: json_of(value)}
         items[-1].open = cut.open or (cut.last and self._stays_open)
         request.items.extend(items)
         self._before, self._last = cut.turn, items[-1]
