@@ -388,6 +388,45 @@ def test_only_flags_at_the_end_of_the_first_system_text_are_flags() -> None:
     ]
 
 
+SIGNATURE = '<|function_list|>\n{"type": "function", "function": {"name": "f"}}'
+MOVED = "flags of thoughts are written behind the first system text, in the format's order, each once"
+
+
+@pytest.mark.parametrize(
+    ("words", "kinds", "said"),
+    [
+        (f"a\n{SIGNATURE}<|reflect|><|reason|>", ["reflect", "reason"], ["a"]),
+        (f"a\n{SIGNATURE}\n<|reason|>", ["reason"], ["a"]),
+        (f"{SIGNATURE}\n\nb<|reason|>", ["reason"], ["b"]),
+        (f"a<|reflect|>\n{SIGNATURE}\n\nb<|reason|>", ["reflect", "reason"], ["ab"]),
+    ],
+)
+def test_flags_behind_a_list_are_flags(words: str, kinds: list[str], said: list[str]) -> None:
+    """R-O-18: they stand before the end of the message, as in the document's example. They are written before it."""
+    request = FORMAT.parse(f"[BOS]{turn('system', words)}[EOS]")
+    assert (kinds, ["f"], said) == (request.settings.thoughts, [tool.name for tool in request.tools], texts(request))
+    assert [MOVED] == [loss.detail for loss in request.unread]
+    written = str(FORMAT.render(request).value)
+    assert "".join(f"<|{kind}|>" for kind in kinds) + "\n<|function_list|>" in written
+    assert kinds == FORMAT.parse(written).settings.thoughts
+
+
+@pytest.mark.parametrize(
+    ("transcript", "lines"),
+    [
+        (turn("system", "a\n<|reason|> b"), [3]),
+        (turn("system", f"a <|reason|>.\n{SIGNATURE}\n\nb <|reflect|> c<|reason|>"), [2, 6]),
+        (f"{turn('system', 'a')}\n{turn('system', 'b<|reason|>')}", [5]),
+    ],
+)
+def test_a_flag_that_is_a_word_of_the_instructions_is_told(transcript: str, lines: list[int]) -> None:
+    told = [loss for loss in FORMAT.parse(transcript).unread if "is a word of a text here" in loss.detail]
+    assert [f"line {line}" for line in lines] == [loss.path for loss in told]
+    assert {*told} <= {*ts.convert(transcript, "openchatml", "openai-chat").losses}
+    found = FORMAT.check(transcript)[1].all
+    assert lines == [one.line for one in found if "is a word of a text here" in one.message]
+
+
 def test_the_thought_of_an_api_is_a_reason() -> None:
     """R-O-21, D-O-5."""
     body = {"model": "m", "messages": [{"role": "user", "content": "q"}]}

@@ -400,22 +400,28 @@ class _Reader:
         place = None if self._apart else self.document.tools_place
         escape = self.layout.places[System.kind].escape
         rest: str | None = None
-        has_tools = False
+        has_tools = moved = False
+        text, trailing = self._flags(text) if first else (text, [])
+        end = start + len(text)
         if first and place is not None:
             found = _tools_pattern(place, self.document.flattened).search(text)
             if found is not None and place.order == BEFORE and not found.start():
                 behind = self._tools_before(start, place, text[found.end() :], request)
                 has_tools, text = behind is not None, text if behind is None else behind
             elif found is not None:
-                has_tools = True
+                has_tools, moved = True, bool(trailing)
                 text, rest = self._tools(start, place, text, found, request)
-        text, flagged = self._flags(text, start, request) if first else (text, False)
-        nothing = not text and rest is None and (has_tools or flagged or (first and self.document.always_system))
+        text, flagged = self._flags(text) if first else (text, [])
+        self._ask(flagged + trailing, end, request, moved)
+        asks = has_tools or flagged or trailing
+        nothing = not text and rest is None and (asks or (first and self.document.always_system))
         if nothing and not cut.attributes and not cut.open:
             self._unsaid = not (has_tools and place is not None and place.order == ALONE)
             return []
-        if self.text.startswith(text, start):
-            self._note_marks(System.kind, start, start + len(text))
+        for one in (text, rest or ""):
+            at = start if self.text.startswith(one, start) else end - len(one)
+            self._note_marks(System.kind, at, at + len(one))
+            self._note_flags(at, at + len(one))
         content = [escape.remove(one) for one in (text, rest) if one is not None]
         parts = [Text(text=one) for one in content]
         return [System(content=list(parts), at=self.lines.place(start))]
@@ -468,23 +474,31 @@ class _Reader:
             )
         return inner[: found.start()]
 
-    def _flags(self, text: str, start: int, request: Request) -> tuple[str, bool]:
-        """Return the text without the flags at its end, which are what is asked for."""
-        flags = self.document.flags
+    def _flags(self, text: str) -> tuple[str, list[str]]:
+        """Return the text without the flags at its end, and the kinds of thought that these ask for."""
+        tags = {} if self.document.flags is None else self.document.flags.tags
         found: list[str] = []
-        while flags is not None:
-            kind = next((kind for kind, tag in flags.tags.items() if text.endswith(tag)), None)
-            if kind is None:
-                break
-            found.append(kind)
-            text = text.removesuffix(flags.tags[kind])
-        found.reverse()
-        if flags is not None and found:
-            request.settings.thoughts = found
-            if found != [kind for kind in flags.tags if kind in found]:
-                detail = "flags of thoughts are written in the format's order, each once"
-                self._lose(start + len(text), Loss("line 1", "approximated", detail))
-        return text, bool(found)
+        while kind := next((kind for kind, tag in tags.items() if text.endswith(tag)), None):
+            found.insert(0, kind)
+            text = text.removesuffix(tags[kind])
+        return text, found
+
+    def _ask(self, kinds: list[str], position: int, request: Request, moved: bool) -> None:
+        """Keep which kinds of thought are flagged. `moved`: some flags stand behind the tools."""
+        if self.document.flags is None or not kinds:
+            return
+        request.settings.thoughts = kinds
+        if moved or kinds != [kind for kind in self.document.flags.tags if kind in kinds]:
+            detail = "flags of thoughts are written behind the first system text, in the format's order, each once"
+            self._lose(position, Loss(f"line {self.lines.at(position)[0]}", "approximated", detail))
+
+    def _note_flags(self, start: int, end: int) -> None:
+        """Report each flag inside a text."""
+        tags = [] if self.document.flags is None else map(re.escape, self.document.flags.tags.values())
+        for found in re.finditer("|".join(tags) or r"(?!)", self.text[start:end]):
+            line = self.lines.at(start + found.start())[0]
+            detail = f"{found[0]} is a word of a text here; a flag stands at the end of the first system text"
+            self._lose(start + found.start(), Loss(f"line {line}", "approximated", detail))
 
 
 def _unix_lines(document: Document, text: str) -> str:
