@@ -489,3 +489,44 @@ def test_a_grammar_lets_the_kinds_follow_each_other() -> None:
         ("t<|end_reason|>\n{}", False),
     ):
         assert fits == matches(told.rules, written)
+
+
+def test_a_loss_of_a_thought_names_its_kind_and_its_own_line() -> None:
+    thoughts = "<|start_reason|>a<|end_reason|>\n<|start_reflect|>b<|end_reflect|>\nc"
+    losses = ts.convert(f"{turn('user', 'q')}\n{turn('assistant', thoughts)}", "openchatml", "openai-chat").losses
+    assert "line 6.kind: dropped: thinking has no kinds here, such as 'reflect'" in [str(loss) for loss in losses]
+
+
+# What an error says.
+
+
+@pytest.mark.parametrize(
+    ("transcript", "place", "words"),
+    [
+        (turn("tool", "22 degrees"), (2, 1), "text where <|function_output|> is expected"),
+        (f"[BOS]{turn('user', 'q')}[EOS]\n[BOS]{turn('user', 'q')}[EOS]", (3, 11), "[EOS] stands between two"),
+        (f"[BOS]{turn('user', 'q')}\n[BOS]{turn('user', 'q')}[EOS]", (4, 1), "[BOS] stands between two"),
+    ],
+)
+def test_an_error_says_what_is_expected(transcript: str, place: tuple[int, int], words: str) -> None:
+    line, column, message = error_of(transcript)
+    assert place == (line, column)
+    assert words in message
+
+
+HOLE = "<|fim_prefix|>a<|fim_middle|><|fim_suffix|>b"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        (f"{HOLE}\n<|file_separator|>\nx", (2, 1), "only the last file may have a hole"),
+        ("a\n<|file_separator|>\nb\n<|file_separator|>", (4, 1), "a file follows <|file_separator|>"),
+        (f"a\n<|file_separator|>\nb {HOLE}", (3, 3), "<|fim_prefix|> stands where only content is expected"),
+    ],
+)
+def test_an_error_in_files_says_which_mark_and_what_to_do(text: str, place: tuple[int, int], words: str) -> None:
+    with pytest.raises(ts.InvalidTranscript) as caught:
+        FORMAT.parse_files(text)
+    assert place == (caught.value.line, caught.value.column)
+    assert words in caught.value.message

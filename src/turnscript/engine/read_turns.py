@@ -211,7 +211,11 @@ class _Reader:
     def _no_turn(self, position: int, end: int) -> int:
         """Refuse what stands where a turn must begin; returns where the next one does."""
         openings = " or ".join(turn.open.strip() for turn in self.document.turns if turn.open)
-        self.lines.note(position, f"a turn must begin here: {openings}", openings)
+        message = f"a turn must begin here: {openings}"
+        ends = (one for one in (self.document.end.strip(), self.document.start.strip()) if one)
+        if mark := next((one for one in ends if self.text.startswith(one, position)), ""):
+            message = f"{mark} stands between two documents, and a text holds one; give each a file of its own"
+        self.lines.note(position, message, openings)
         anywhere = all(turn.close for turn in self.document.turns)
         pattern = _openings(self.document) if anywhere else _labels(self.document)
         found = pattern.search(self.text, position + 1, end)
@@ -361,27 +365,27 @@ class _Reader:
                 opened = said - len(event.raw.lstrip())
             elif isinstance(event, PartDelta) and at == said and event.raw[:1] == "\n" != event.text[:1]:
                 said += 1  # the newline of the opening
-            elif isinstance(event, PartEnd) and event.part is not None and self.lines.found is not None:
+            elif isinstance(event, PartEnd) and event.part is not None:
                 event.part.at = self.lines.place(opened)
             if isinstance(event, PartEnd) and isinstance(event.part, ToolCall):
                 self._unread_items += [(opened, loss) for item, loss in unread if item is event.part]
                 yield event.part
             elif isinstance(event, PartEnd) and event.part is not None:
-                self._read_part(event.part, said)
+                self._read_part(event.part, opened, said)
                 if looks_for_marks and self.layout.places[event.part.kind].body.plain:
                     self._note_marks(event.part.kind, said, at)
                 yield event.part
             at += len(event.raw)
 
-    def _read_part(self, part: Any, said: int) -> None:
-        """Read a text by the body of its kind. `said`: where it stands."""
+    def _read_part(self, part: Any, opened: int, said: int) -> None:
+        """Read a text by the body of its kind. `opened`, `said`: where its opening stands, and where itself."""
         payload = Payload("".join([one.text for one in part.content]), {}, 1, _NO_ESCAPE)
         try:
             for field, value in self.layout.places[part.kind].body.read(payload).items():
                 setattr(part, field, value)
         except InvalidTranscript as error:
             self.lines.keep(self.lines.within(said, error))
-        self._unread_items += [(said, loss) for loss in payload.unread]
+        self._unread_items += [(opened, loss) for loss in payload.unread]
 
     def _note_marks(self, kind: str, start: int, end: int) -> None:
         """Keep each mark of the format that stands in a text, where all is asked for."""
