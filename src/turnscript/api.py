@@ -30,7 +30,7 @@ from turnscript.errors import LossyConversion, TurnscriptError, UnknownName
 from turnscript.events import Event
 from turnscript.faults import fault_of, retry_headers
 from turnscript.given import Source, body_bytes
-from turnscript.jsontext import NULL, Json, read_object
+from turnscript.jsontext import NULL, Json, plain, read_object
 from turnscript.losses import Loss, LossKind
 from turnscript.rendered import Rendered
 from turnscript.respelling import objects_in_one_spelling
@@ -174,6 +174,20 @@ class Rendering:
                 body[key] = value
             else:
                 self._unnamed.lose(key, value, at, self.losses)
+
+    def put_envelope(self, message: Body, item: Item, at: str, named: bool = False) -> None:
+        """Write the unnamed members of the message around an item. `named`: it may have a name, which a transcript
+        gives a turn without a text, too. That of another message written as one with it stays."""
+        envelope = item.hints.envelope if item.hints is not None else {}
+        if self.request.origin is None and "name" in envelope:
+            name = plain(envelope["name"])
+            named = named and isinstance(name, str)
+            if not named or message.setdefault("name", name) != name:
+                detail = "one message has one name" if named else f"{self.target} has no name for such a turn"
+                self.lose(f"{at}.name", "dropped", detail)
+            envelope = {key: value for key, value in envelope.items() if key != "name"}
+        if envelope:
+            self.put_extra(message, envelope, at)
 
 
 # The contract.

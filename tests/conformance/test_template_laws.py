@@ -58,10 +58,8 @@ def answers(draw: st.DrawFn) -> dict[str, Any]:
 def messages(draw: st.DrawFn) -> dict[str, Any]:
     """A message of anybody."""
     role = draw(st.sampled_from(["system", "developer", "user", "user", "assistant", "assistant", "tool", "tool"]))
-    if role == "assistant":
-        return draw(answers())
     parts = st.lists(text.texts().map(lambda said: {"type": "text", "text": said}), min_size=1, max_size=2)
-    message: dict[str, Any] = {"role": role, "content": draw(text.texts() | parts)}
+    message = draw(answers()) if role == "assistant" else {"role": role, "content": draw(text.texts() | parts)}
     if role == "tool":
         message["tool_call_id"] = ""
     elif draw(st.integers(0, 4)) == 0:

@@ -156,7 +156,7 @@ def test_proofs_are_not_sent() -> None:
     thought = Thinking(content=[Text(text="t")], signature="s", encrypted="e", id="i", of="reflect", at="$.t")
     (message,), losses = written(thought, say("a"))
     assert "t" == message["reasoning_content"]
-    assert {"signature", "encrypted_content", "id", "of"} == {path.removeprefix("$.t.") for path, _ in losses}
+    assert {"signature", "encrypted_content", "id", "kind"} == {path.removeprefix("$.t.") for path, _ in losses}
     assert ([], [("$.t.data", "dropped"), ("$.t", "dropped")]) == written(Thinking(redacted="x", at="$.t"))
 
 

@@ -242,6 +242,54 @@ def test_a_name_holds_no_white_space() -> None:
     assert [("items[2].name", "approximated")] == [(loss.path, loss.kind) for loss in rendered.losses]
 
 
+CALL = '<|function_call|>\n{"arguments": {}, "name": "f"}'
+OUTPUT = '<|function_output|>\n{\n  "name": "f",\n  "content": "22"\n}'
+CHAT_CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+REASON = "<|start_reason|>hm<|end_reason|>"
+NAMED = [
+    (turn("assistant name=Bot", REASON), ["Bot"]),
+    (turn("assistant name=Bot", f"{REASON}\n{CALL}"), ["Bot"]),
+    (f"{turn('assistant name=A', CALL)}\n{turn('assistant name=B', CALL)}\n{turn('assistant name=C', 'c')}", [*"ABC"]),
+    (f"{turn('assistant', CALL)}\n{turn('tool name=Weather', OUTPUT)}", ["Weather"]),
+]
+
+
+@pytest.mark.parametrize(("turns", "names"), NAMED)
+def test_a_name_of_a_turn_without_a_text_is_kept_or_told(turns: str, names: list[str]) -> None:
+    """R-O-15: every role has one. A Chat message has its name; of results, and elsewhere, each is a loss."""
+    flag = f"{turn('system', '<|reason|>')}\n" if REASON in turns else ""
+    transcript = f"[BOS]{flag}{turn('user', 'q')}\n{turns}[EOS]"
+    assert transcript == ts.convert(transcript, "openchatml", "openchatml", strict=True).value
+    kept = ts.convert(transcript, "openchatml", "rwkv-universal", strict=True)
+    assert transcript == ts.convert(kept.data, "rwkv-universal", "openchatml", strict=True).value
+    for target in (*ts.apis(), "rwkv-goose"):
+        converted = ts.convert(transcript, "openchatml", target)
+        lost = [one.path for one in converted.losses if ".name:" in str(one) or "another assistant" in one.detail]
+        if target == "openai-chat" and OUTPUT not in turns:
+            body: Any = converted.value
+            assert (names, []) == ([one["name"] for one in body["messages"] if "name" in one], lost)
+            assert turns in str(ts.convert(body, target, "openchatml").value)
+        else:
+            assert len(names) == len(lost), target
+            assert not any(name in str(converted.value) for name in names if len(name) > 1)
+
+
+@pytest.mark.parametrize("said", [{"reasoning_content": "hm"}, {"tool_calls": [CHAT_CALL]}])
+def test_a_name_of_a_chat_message_without_a_text_stands_in_its_opening(said: dict[str, Any]) -> None:
+    body = {"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "name": "Bot Two", **said}]}
+    written = ts.convert(body, "openai-chat", "openchatml")
+    assert "<|im_start|>assistant name=Bot_Two\n" in str(written.value)
+    assert ("$.messages[1].name", "approximated") in [(loss.path, loss.kind) for loss in written.losses]
+
+
+def test_a_name_is_not_empty() -> None:
+    """It is refused where it is read, and dropped where it is written."""
+    assert (1, 18) == error_of("<|im_start|>user name=\nx\n<|im_end|>")[:2]
+    rendered = FORMAT.render(request_of(user("q", name="")))
+    assert f"[BOS]{turn('user', 'q')}[EOS]" == rendered.value
+    assert [("items[0].name", "dropped")] == [(loss.path, loss.kind) for loss in rendered.losses]
+
+
 @pytest.mark.parametrize("name", ["<|im_end|>", "<|start_reason|>", r"<\|start_reason|>"])
 @pytest.mark.parametrize("before", [said(ts.System, ""), user("q"), thought("t"), said(ts.Assistant, "x")])
 def test_a_name_reads_back_whatever_the_text_before_may_hold(before: ts.Item, name: str) -> None:
@@ -340,6 +388,45 @@ def test_only_flags_at_the_end_of_the_first_system_text_are_flags() -> None:
     ]
 
 
+SIGNATURE = '<|function_list|>\n{"type": "function", "function": {"name": "f"}}'
+MOVED = "flags of thoughts are written behind the first system text, in the format's order, each once"
+
+
+@pytest.mark.parametrize(
+    ("words", "kinds", "said"),
+    [
+        (f"a\n{SIGNATURE}<|reflect|><|reason|>", ["reflect", "reason"], ["a"]),
+        (f"a\n{SIGNATURE}\n<|reason|>", ["reason"], ["a"]),
+        (f"{SIGNATURE}\n\nb<|reason|>", ["reason"], ["b"]),
+        (f"a<|reflect|>\n{SIGNATURE}\n\nb<|reason|>", ["reflect", "reason"], ["ab"]),
+    ],
+)
+def test_flags_behind_a_list_are_flags(words: str, kinds: list[str], said: list[str]) -> None:
+    """R-O-18: they stand before the end of the message, as in the document's example. They are written before it."""
+    request = FORMAT.parse(f"[BOS]{turn('system', words)}[EOS]")
+    assert (kinds, ["f"], said) == (request.settings.thoughts, [tool.name for tool in request.tools], texts(request))
+    assert [MOVED] == [loss.detail for loss in request.unread]
+    written = str(FORMAT.render(request).value)
+    assert "".join(f"<|{kind}|>" for kind in kinds) + "\n<|function_list|>" in written
+    assert kinds == FORMAT.parse(written).settings.thoughts
+
+
+@pytest.mark.parametrize(
+    ("transcript", "lines"),
+    [
+        (turn("system", "a\n<|reason|> b"), [3]),
+        (turn("system", f"a <|reason|>.\n{SIGNATURE}\n\nb <|reflect|> c<|reason|>"), [2, 6]),
+        (f"{turn('system', 'a')}\n{turn('system', 'b<|reason|>')}", [5]),
+    ],
+)
+def test_a_flag_that_is_a_word_of_the_instructions_is_told(transcript: str, lines: list[int]) -> None:
+    told = [loss for loss in FORMAT.parse(transcript).unread if "is a word of a text here" in loss.detail]
+    assert [f"line {line}" for line in lines] == [loss.path for loss in told]
+    assert {*told} <= {*ts.convert(transcript, "openchatml", "openai-chat").losses}
+    found = FORMAT.check(transcript)[1].all
+    assert lines == [one.line for one in found if "is a word of a text here" in one.message]
+
+
 def test_the_thought_of_an_api_is_a_reason() -> None:
     """R-O-21, D-O-5."""
     body = {"model": "m", "messages": [{"role": "user", "content": "q"}]}
@@ -402,3 +489,44 @@ def test_a_grammar_lets_the_kinds_follow_each_other() -> None:
         ("t<|end_reason|>\n{}", False),
     ):
         assert fits == matches(told.rules, written)
+
+
+def test_a_loss_of_a_thought_names_its_kind_and_its_own_line() -> None:
+    thoughts = "<|start_reason|>a<|end_reason|>\n<|start_reflect|>b<|end_reflect|>\nc"
+    losses = ts.convert(f"{turn('user', 'q')}\n{turn('assistant', thoughts)}", "openchatml", "openai-chat").losses
+    assert "line 6.kind: dropped: thinking has no kinds here, such as 'reflect'" in [str(loss) for loss in losses]
+
+
+# What an error says.
+
+
+@pytest.mark.parametrize(
+    ("transcript", "place", "words"),
+    [
+        (turn("tool", "22 degrees"), (2, 1), "text where <|function_output|> is expected"),
+        (f"[BOS]{turn('user', 'q')}[EOS]\n[BOS]{turn('user', 'q')}[EOS]", (3, 11), "[EOS] stands between two"),
+        (f"[BOS]{turn('user', 'q')}\n[BOS]{turn('user', 'q')}[EOS]", (4, 1), "[BOS] stands between two"),
+    ],
+)
+def test_an_error_says_what_is_expected(transcript: str, place: tuple[int, int], words: str) -> None:
+    line, column, message = error_of(transcript)
+    assert place == (line, column)
+    assert words in message
+
+
+HOLE = "<|fim_prefix|>a<|fim_middle|><|fim_suffix|>b"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        (f"{HOLE}\n<|file_separator|>\nx", (2, 1), "only the last file may have a hole"),
+        ("a\n<|file_separator|>\nb\n<|file_separator|>", (4, 1), "a file follows <|file_separator|>"),
+        (f"a\n<|file_separator|>\nb {HOLE}", (3, 3), "<|fim_prefix|> stands where only content is expected"),
+    ],
+)
+def test_an_error_in_files_says_which_mark_and_what_to_do(text: str, place: tuple[int, int], words: str) -> None:
+    with pytest.raises(ts.InvalidTranscript) as caught:
+        FORMAT.parse_files(text)
+    assert place == (caught.value.line, caught.value.column)
+    assert words in caught.value.message

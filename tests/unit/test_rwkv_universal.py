@@ -234,9 +234,7 @@ def test_metadata_without_a_name_is_kept_and_listed_where_it_has_no_place() -> N
 
 def test_a_prompt_lists_what_it_does_not_show() -> None:
     rendered = FORMAT.render(FORMAT.parse(example("e08_names_and_free_text")), view="prompt")
-    assert ["line 1.cache_control: dropped: a prompt has no place for members without a name"] == list(
-        map(str, rendered.losses)
-    )
+    assert ["line 1.cache_control: dropped: a prompt has no place for it"] == list(map(str, rendered.losses))
     assert "x=" not in str(rendered.value)
 
 

@@ -15,14 +15,17 @@ from typing import Any
 import msgspec
 from msgspec import Raw as RawJson
 
-from turnscript.conversation import Hints
+from turnscript.conversation import Hints, Item
 from turnscript.engine.escape import Escape
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Attribute, AttributeType
 from turnscript.errors import InvalidTranscript
-from turnscript.jsontext import Json, compact, json_string, text_of, type_name, without_angles
+from turnscript.jsontext import Json, compact, json_string, plain, text_of, type_name, without_angles
 from turnscript.losses import UnnamedLoss
 from turnscript.sources import message_path
+
+SPOKEN = ("system", "user", "assistant")
+"""Kinds of items that are a turn's text, and say who speaks."""
 
 _KEY = re.compile(r"[ \t]+([A-Za-z_][A-Za-z0-9_.-]*)=")
 _PLAIN_STRING = re.compile(r'"[^"\\\x00-\x1f]*"')
@@ -86,14 +89,29 @@ def bare_attributes(item: Any, attributes: Sequence[Attribute], out: Writer, esc
     """
     written = []
     for attribute in attributes:
-        value = _get(item, attribute.path) if item is not None else None
-        if value is None or _is_unsaid(attribute, value):
+        value = turn_value(item, attribute) if item is not None else None
+        if _is_unsaid(attribute, value):
             continue
-        shown = _SPACES.sub("_", value)
+        if not value:
+            out.lose(f".{attribute.key}", "dropped", "nothing stands for an empty one here")
+            continue
+        shown = _SPACES.sub("_", str(value))
         if shown != value:
             out.lose(f".{attribute.key}", "approximated", "white space in it becomes _")
         written.append(f" {attribute.key}={escape.apply(shown)}")
     return "".join(written)
+
+
+def turn_value(item: Item, attribute: Attribute) -> str | None:
+    """Return what a turn's opening says for its text, or, where no text speaks, for the message around its first item.
+
+    Calls and results have names that are no speaker's.
+    """
+    if item.kind in SPOKEN:
+        said: str | None = _get(item, attribute.path)
+        return said
+    value = item.hints.envelope.get(attribute.path) if item.hints is not None else None
+    return None if value is None or bytes(value)[:1] != b'"' else str(plain(value))
 
 
 def extra_attributes(item: Any, out: Writer, named: Sequence[Attribute]) -> str:
@@ -177,10 +195,11 @@ def _lose(attribute: Attribute, value: Any, out: Writer) -> None:
         return  # the shape of the source; nothing that it says
     if attribute.type == "object":
         place = message_path(out.place) if attribute.path == "hints.envelope" else out.place
-        missing = "a prompt has no place for members without a name"
+        missing = "a prompt has no place for it"
         out.losses += [UnnamedLoss(f"{place}.{key}", "dropped", missing) for key in value]
     else:
-        out.lose(f".{attribute.path}", "dropped", "a prompt does not show it")
+        member = attribute.key if attribute.path == "of" else attribute.path
+        out.lose(f".{member}", "dropped", "a prompt does not show it")
 
 
 def _value_end(text: str, start: int, end: int) -> int:

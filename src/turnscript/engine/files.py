@@ -22,6 +22,7 @@ from turnscript.engine.fill import (
     BYTE_ORDER_MARK,
     Fill,
     FillOrder,
+    fail,
     fill_losses,
     read_content,
     read_fill,
@@ -170,6 +171,9 @@ def read_files(files: Files, text: str, order: FillOrder) -> FileSequence:
         sequence.leading = text.startswith(first, position)
         position += len(first) if sequence.leading else 0
     line = f"\n{files.separator}\n"
+    if files.separator and text.endswith(line[:-1], max(position - 1, 0)):
+        message = f"a file follows {files.separator}, on the next line; take it away if there is none"
+        fail(text, len(text) - len(files.separator), message, "a file")
     while not text.startswith(opening, position):
         end = text.find(line, position) if files.separator else -1
         place = (position, end if end >= 0 else len(text))
@@ -177,6 +181,9 @@ def read_files(files: Files, text: str, order: FillOrder) -> FileSequence:
         if end < 0:
             return sequence
         position = end + len(line)
+    if files.separator and (end := text.find(line, position)) >= 0:
+        message = f"only the last file may have a hole, and {files.separator} begins another; put the hole's file last"
+        fail(text, end + 1, message, "the end of the text")
     sequence.files.append(read_fill(order, text, position))
     return sequence
 

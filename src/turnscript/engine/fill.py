@@ -190,7 +190,8 @@ def read_content(
         pairs = enumerate(zip(raw, written, strict=False))
         same = next((index for index, pair in pairs if pair[0] != pair[1]), len(raw))
         wanted = expected or "only content"
-        message = f"a control literal stands where {wanted} is expected; put a backslash inside it if it is content"
+        mark = next((mark for _, mark in escape.bare(raw)), "a control literal")
+        message = f"{mark} stands where {wanted} is expected; put a backslash inside it if it is content"
         fail(text, place[0] + same - 1, message, expected or "content")
     return content
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import pairwise, product, zip_longest
 from operator import attrgetter
@@ -448,8 +448,9 @@ def _getter(segment: Segment, turn: Turn) -> tuple[Callable[[Any], Any], tuple[s
     return lambda item: tuple([getattr(item, one) for one in fields]), fields
 
 
-def report_unshown(place: Place, item: Item, out: Writer) -> None:
-    """Book the losses for the fields of an item that its segment has no room for."""
+def report_unshown(place: Place, item: Item, out: Writer, told: Container[str] = ()) -> None:
+    """Book the losses for the fields of an item that its segment has no room for. `told`: what its turn's opening says
+    of the message around it."""
     for field in place.unshown_fields:
         value = getattr(item, field)
         if value is None or value is False or value == _DEFAULTS.get(field) or value in ({}, []):
@@ -457,10 +458,13 @@ def report_unshown(place: Place, item: Item, out: Writer) -> None:
         if field == "extra":
             out.lose_unnamed("", value, "this format has no place for members without a name")
         else:
-            out.lose(f".{field}", "dropped", "this format does not show it")
+            out.lose(".kind" if field == "of" else f".{field}", "dropped", "this format does not show it")
     if item.hints is not None and not out.archive and place.speaks:
-        missing = "this format has no place for members without a name"
-        out.losses += [UnnamedLoss(f"{message_path(item.at)}.{key}", "dropped", missing) for key in item.hints.envelope]
+        missing = "this format has no place for it"
+        around = message_path(out.place)
+        out.losses += [
+            UnnamedLoss(f"{around}.{key}", "dropped", missing) for key in item.hints.envelope if key not in told
+        ]
         for key in item.hints.attributes:
             out.lose(f".{key}", "dropped", missing)
 

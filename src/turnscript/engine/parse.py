@@ -233,7 +233,8 @@ class TurnParser(LooseSteps):
         bare = self._states.bare
         if bare is None or self._group is not None:
             if self._strict:
-                self._fail("text where none may stand", position)
+                openings = dict.fromkeys(map(str.strip, self._state.scanner.actions))
+                self._fail(f"text where {' or '.join(openings) or 'none'} is expected", space)
             if bare is None and self._group is None and self._state.kind in ("", Thinking.kind):
                 return self._begin_unopened(text, position, space)
             if bare is None:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from turnscript.conversation import Dropped, Hints, Item, Request, System, Text, Thinking, Tool, ToolCall
+from turnscript.engine.attributes import SPOKEN
 from turnscript.engine.correlate import correlate
 from turnscript.engine.escape import Escape
 from turnscript.engine.jsonscan import value_end, values_end
@@ -220,7 +221,11 @@ class _Reader:
     def _no_turn(self, position: int, end: int, closed: str = "") -> int:
         """Refuse what stands where a turn must begin; returns where the next one does."""
         openings = " or ".join(turn.open.strip() for turn in self.document.turns if turn.open)
-        self.lines.note(position, f"a turn must begin here: {openings}{closed}", openings)
+        message = f"a turn must begin here: {openings}{closed}"
+        ends = (one for one in (self.document.end.strip(), self.document.start.strip()) if one)
+        if mark := next((one for one in ends if self.text.startswith(one, position)), ""):
+            message = f"{mark} stands between two documents, and a text holds one; give each a file of its own"
+        self.lines.note(position, message, openings)
         anywhere = all(turn.close for turn in self.document.turns)
         pattern = _openings(self.document) if anywhere else _labels(self.document)
         found = pattern.search(self.text, position + 1, end)
@@ -250,6 +255,8 @@ class _Reader:
                 expected = " or ".join(f"{one}=..." for one in sorted(known))
                 self.lines.note(found.start(), f"{word!r} is no attribute of {turn.open.strip()}", expected)
                 continue
+            if not value:
+                self.lines.note(found.start(), f"{word!r} has no value; write one, or leave it out", f"{word}...")
             if key in attributes:
                 self.lines.note(found.start(), f"the attribute {key!r} is given twice", "each attribute once")
             attributes[key] = self.layout.escape.remove(value)
@@ -323,24 +330,20 @@ class _Reader:
             items = self._inside(cut, cut.text, cut.start, {tool.name or "": tool for tool in request.tools})
         if not items:
             return
-        line = self.lines.at(cut.start)[0]
-        for item in items:
-            item.at = item.at if item.at and self.lines.found is not None else f"line {line}"
         for position, loss in self._unread_items:
-            self._lose(position, Loss(f"line {line}{loss.path}", loss.kind, loss.detail))
-        if self._unsaid and isinstance(items[0], System):
+            self._lose(position, Loss(f"line {self.lines.at(position)[0]}{loss.path}", loss.kind, loss.detail))
+        joined = self._last is not None and (self._last.kind, items[0].kind) in self.document.joints
+        if (joined and self._before is cut.turn) or (self._unsaid and isinstance(items[0], System)):
             items[0].hints = Hints(turn="new")
         self._unsaid = False
-        spoken = next((item for item in items if item.kind in ("system", "user", "assistant")), None)
+        spoken = next((item for item in items if item.kind in SPOKEN), None)
         for key, value in cut.attributes.items():
             path = next(attribute.path for attribute in cut.turn.attributes if attribute.key == key)
             if spoken is not None:
                 setattr(spoken, path, value)
             else:
-                items[0].hints = Hints(attributes={key: json_of(value)})
-        joined = self._last is not None and (self._last.kind, items[0].kind) in self.document.joints
-        if joined and self._before is cut.turn:
-            items[0].hints = Hints(turn="new")
+                items[0].hints = items[0].hints or Hints()
+                items[0].hints.envelope = {**items[0].hints.envelope, path: json_of(value)}
         items[-1].open = cut.open or (cut.last and self._stays_open)
         request.items.extend(items)
         self._before, self._last = cut.turn, items[-1]
@@ -385,27 +388,27 @@ class _Reader:
                 opened = said - len(event.raw.lstrip())
             elif isinstance(event, PartDelta) and at == said and event.raw[:1] == "\n" != event.text[:1]:
                 said += 1  # the newline of the opening
-            elif isinstance(event, PartEnd) and event.part is not None and self.lines.found is not None:
+            elif isinstance(event, PartEnd) and event.part is not None:
                 event.part.at = self.lines.place(opened)
             if isinstance(event, PartEnd) and isinstance(event.part, ToolCall):
                 self._unread_items += [(opened, loss) for item, loss in unread if item is event.part]
                 yield event.part
             elif isinstance(event, PartEnd) and event.part is not None:
-                self._read_part(event.part, said)
+                self._read_part(event.part, opened, said)
                 if looks_for_marks and self.layout.places[event.part.kind].body.plain:
                     self._note_marks(event.part.kind, said, at)
                 yield event.part
             at += len(event.raw)
 
-    def _read_part(self, part: Any, said: int) -> None:
-        """Read a text by the body of its kind. `said`: where it stands."""
+    def _read_part(self, part: Any, opened: int, said: int) -> None:
+        """Read a text by the body of its kind. `opened`, `said`: where its opening stands, and where itself."""
         payload = Payload("".join([one.text for one in part.content]), {}, 1, _NO_ESCAPE)
         try:
             for field, value in self.layout.places[part.kind].body.read(payload).items():
                 setattr(part, field, value)
         except InvalidTranscript as error:
             self.lines.keep(self.lines.within(said, error))
-        self._unread_items += [(said, loss) for loss in payload.unread]
+        self._unread_items += [(opened, loss) for loss in payload.unread]
 
     def _note_marks(self, kind: str, start: int, end: int) -> None:
         """Keep each mark of the format that stands in a text, where all is asked for."""
@@ -424,22 +427,28 @@ class _Reader:
         place = None if self._apart else self.document.tools_place
         escape = self.layout.places[System.kind].escape
         rest: str | None = None
-        has_tools = False
+        has_tools = moved = False
+        text, trailing = self._flags(text) if first else (text, [])
+        end = start + len(text)
         if first and place is not None:
             found = _tools_pattern(place, self.document.flattened).search(text)
             if found is not None and place.order == BEFORE and not found.start():
                 behind = self._tools_before(start, place, text[found.end() :], request)
                 has_tools, text = behind is not None, text if behind is None else behind
             elif found is not None:
-                has_tools = True
+                has_tools, moved = True, bool(trailing)
                 text, rest = self._tools(start, place, text, found, request)
-        text, flagged = self._flags(text, start, request) if first else (text, False)
-        nothing = not text and rest is None and (has_tools or flagged or (first and self.document.always_system))
+        text, flagged = self._flags(text) if first else (text, [])
+        self._ask(flagged + trailing, end, request, moved)
+        asks = has_tools or flagged or trailing
+        nothing = not text and rest is None and (asks or (first and self.document.always_system))
         if nothing and not cut.attributes and not cut.open:
             self._unsaid = not (has_tools and place is not None and place.order == ALONE)
             return []
-        if self.text.startswith(text, start):
-            self._note_marks(System.kind, start, start + len(text))
+        for one in (text, rest or ""):
+            at = start if self.text.startswith(one, start) else end - len(one)
+            self._note_marks(System.kind, at, at + len(one))
+            self._note_flags(at, at + len(one))
         content = [escape.remove(one) for one in (text, rest) if one is not None]
         parts = [Text(text=one) for one in content]
         return [System(content=list(parts), at=self.lines.place(start))]
@@ -492,23 +501,31 @@ class _Reader:
             )
         return inner[: found.start()]
 
-    def _flags(self, text: str, start: int, request: Request) -> tuple[str, bool]:
-        """Return the text without the flags at its end, which are what is asked for."""
-        flags = self.document.flags
+    def _flags(self, text: str) -> tuple[str, list[str]]:
+        """Return the text without the flags at its end, and the kinds of thought that these ask for."""
+        tags = {} if self.document.flags is None else self.document.flags.tags
         found: list[str] = []
-        while flags is not None:
-            kind = next((kind for kind, tag in flags.tags.items() if text.endswith(tag)), None)
-            if kind is None:
-                break
-            found.append(kind)
-            text = text.removesuffix(flags.tags[kind])
-        found.reverse()
-        if flags is not None and found:
-            request.settings.thoughts = found
-            if found != [kind for kind in flags.tags if kind in found]:
-                detail = "flags of thoughts are written in the format's order, each once"
-                self._lose(start + len(text), Loss("line 1", "approximated", detail))
-        return text, bool(found)
+        while kind := next((kind for kind, tag in tags.items() if text.endswith(tag)), None):
+            found.insert(0, kind)
+            text = text.removesuffix(tags[kind])
+        return text, found
+
+    def _ask(self, kinds: list[str], position: int, request: Request, moved: bool) -> None:
+        """Keep which kinds of thought are flagged. `moved`: some flags stand behind the tools."""
+        if self.document.flags is None or not kinds:
+            return
+        request.settings.thoughts = kinds
+        if moved or kinds != [kind for kind in self.document.flags.tags if kind in kinds]:
+            detail = "flags of thoughts are written behind the first system text, in the format's order, each once"
+            self._lose(position, Loss(f"line {self.lines.at(position)[0]}", "approximated", detail))
+
+    def _note_flags(self, start: int, end: int) -> None:
+        """Report each flag inside a text."""
+        tags = [] if self.document.flags is None else map(re.escape, self.document.flags.tags.values())
+        for found in re.finditer("|".join(tags) or r"(?!)", self.text[start:end]):
+            line = self.lines.at(start + found.start())[0]
+            detail = f"{found[0]} is a word of a text here; a flag stands at the end of the first system text"
+            self._lose(start + found.start(), Loss(f"line {line}", "approximated", detail))
 
 
 def _unix_lines(document: Document, text: str) -> str:

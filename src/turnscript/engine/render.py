@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from turnscript.conversation import Item, Request, ToolsChange
-from turnscript.engine.attributes import bare_attributes
+from turnscript.engine.attributes import bare_attributes, turn_value
 from turnscript.engine.bodies import Metadata, ToolList
 from turnscript.engine.correlate import are_paired, names_of, report_correlation
 from turnscript.engine.earlier import NOTHING
@@ -32,6 +32,7 @@ from turnscript.engine.table import Document, Section, Turn
 from turnscript.engine.unseen import vanishes
 from turnscript.errors import InvalidConversation
 from turnscript.losses import Loss
+from turnscript.sources import message_path
 
 _METADATA = Metadata()
 _TOOLS = ToolList()
@@ -60,7 +61,8 @@ class Composer:
     the last item stands, once its turn has ended without a closing of its own. `ended`: the last turn, once it has
     ended; None at the start of the document. `placed`: items that stand in another's place, by position, as they are
     there. `tells_turns`: whether it is a loss where two turns become one; an API's messages become turns by rule.
-    `earlier`: what the session has said before the request.
+    `earlier`: what the session has said before the request. `named`: the last item that opened a turn without a text
+    of its own, whose opening says what the message around the item says.
     """
 
     __slots__ = (
@@ -74,6 +76,7 @@ class Composer:
         "last",
         "layout",
         "model",
+        "named",
         "opened",
         "out",
         "past",
@@ -94,6 +97,7 @@ class Composer:
         self.model = False
         self.earlier = NOTHING
         self.last = -1
+        self.named = -1
         self.joined = False
         self.separated = True
         self.tells_turns = False
@@ -336,12 +340,14 @@ class Composer:
 
     def _begin(self, place: Place, items: Sequence[Item], at: int, index: int) -> None:
         """Open the turn of an item. What its opening says is of the item that speaks there, and so is what is lost."""
-        speaker = speaker_at(self.layout, items, at, self.out) if place.turn_attributes else -1
-        if speaker < 0:
+        if not place.turn_attributes:
             self.begin_turn(place)
             return
-        where = self.out.place
-        self.out.place = items[speaker].at or f"items[{index - at + speaker}]"
+        where, speaker = self.out.place, speaker_at(self.layout, items, at, self.out)
+        if speaker < 0:
+            speaker, self.named, self.out.place = at, index, message_path(where)
+        else:
+            self.out.place = items[speaker].at or f"items[{index - at + speaker}]"
         self.begin_turn(place, items[speaker])
         self.out.place = where
 
@@ -501,7 +507,9 @@ class Composer:
     def report(self, place: Place, item: Item) -> None:
         """Report what its place does not show of an item. Most say nothing more, which one look tells."""
         if item.hints is not None or place.says_more(item):
-            report_unshown(place, item, self.out)
+            opens = self.out.item == self.named
+            told = [one.path for one in place.turn_attributes if opens and turn_value(item, one) is not None]
+            report_unshown(place, item, self.out, told)
 
     def _opening(self, place: Place, item: Item) -> str:
         return opening_of(place, item, self.out, self.out.archive or self.document.metadata is not None)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from turnscript.conversation import Item, Text
+from turnscript.engine.attributes import SPOKEN
 from turnscript.engine.layout import Layout
 from turnscript.engine.spans import Writer
-
-SPOKEN = ("system", "user", "assistant")
-"""Kinds of items that are a turn's text."""
 
 
 def speaker_at(layout: Layout, items: Sequence[Item], first: int, out: Writer) -> int:

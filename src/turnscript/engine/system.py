@@ -99,7 +99,7 @@ def _write_first(composer: Composer, request: Request, flags: str, tools: ToolsP
         if rest:
             out.control(tools.continued)
             _write_rest(body, rest, len(head), out)
-    named = any(getattr(item, attribute.path) is not None for attribute in place.turn_attributes)
+    named = any(getattr(item, attribute.path) for attribute in place.turn_attributes)
     marked = first is not None and first.open and place.turn.close  # by its missing closing
     if first is not None and not marked and body.is_empty(item, out.flattened) and not named:
         out.lose("", "dropped", "an empty system text beside tools, or where one is always written, reads as none")

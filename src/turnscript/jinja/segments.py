@@ -207,7 +207,7 @@ class Segments:
             return  # messages say nothing else, and those of tools do not say who speaks
         out = self._of(place)
         out.lose("$.messages[].name", "white space of other kinds than blanks, tabs and line ends stays in a name")
-        with self._code.block("if speaker is string"):
+        with self._code.block("if speaker is string and speaker"):
             self._code.write(f" {attribute.key}=", False)
             value = out.library.call("bare", "speaker")
             self._code.say(out.library.protected(value, out.layout.escape), False)

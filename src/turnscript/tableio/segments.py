@@ -11,9 +11,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from msgspec import Struct
 
 from turnscript.conversation import Extra, Hints, Item, System, Thinking, ToolCall, User
+from turnscript.engine.attributes import SPOKEN
 from turnscript.engine.layout import layout_of
 from turnscript.engine.namedcalls import BLANKS, NamedCall
-from turnscript.engine.speakers import SPOKEN
 from turnscript.engine.table import Attribute, Document, Segment, Turn
 from turnscript.tableio.bodies import BODIES, TELLING, name_of
 from turnscript.tableio.tables import Table, not_among, unfit

@@ -278,7 +278,7 @@ class Writer:
         for item in items:
             _BLOCKS[type(item)](self, item, blocks, message)
             if item.hints is not None and item.hints.envelope:
-                self.rendering.put_extra(message, item.hints.envelope, message_path(self.at(item)))
+                self.rendering.put_envelope(message, item, message_path(self.at(item)))
         if self.blank and not self.native and _is_blank(blocks):
             blocks[:] = [block for block in blocks if not is_text(block)]
             self._lose_blanks(items)

@@ -131,7 +131,7 @@ def _lose_proofs(target: Target, item: Thinking) -> None:
     if item.id is not None:
         target.lose(item, "id", "thinking has no id here")
     if item.of != "reason":
-        target.lose(item, "of", "thinking has no kinds here")
+        target.lose(item, "kind", f"thinking has no kinds here, such as {item.of!r}")
 
 
 # Text.

@@ -180,7 +180,7 @@ def lose_thinking(rendering: Rendering, item: Thinking) -> None:
         if getattr(item, member) is not None:
             rendering.lose(f"{item.at}.{member}", "dropped", detail)
     if item.of != "reason":
-        rendering.lose(f"{item.at}.of", "dropped", "thinking has no kinds here")
+        rendering.lose(f"{item.at}.kind", "dropped", f"thinking has no kinds here, such as {item.of!r}")
     if item.summary and item.content:
         rendering.lose(f"{item.at}.summary", "dropped", "the thinking itself is sent")
     elif item.summary:

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from turnscript.api import SEED, Body, Rendering
 from turnscript.apis.openai_chat.content import BREAKPOINT, EMPTY_SHAPES, contents, written_parts
-from turnscript.conversation import Assistant, Item, Part, System, Text, ToolCall, ToolResult, ToolsChange, User
+from turnscript.conversation import (
+    Assistant,
+    Item,
+    Part,
+    System,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolsChange,
+    User,
+)
 from turnscript.pairing import call_ids, told
-from turnscript.sources import part_path
+from turnscript.sources import message_path, part_path
 
 WITHOUT_ID = frozenset({"function_call", "function", "tool_calls", "tool"})
 """The slots of calls and results that say no id."""
@@ -106,5 +117,5 @@ class Target:
     def put_envelope(self, message: Body, item: Item) -> None:
         """Write the unnamed members of the message around the item, which stand one level above it."""
         if item.hints is not None and item.hints.envelope:
-            around = item.at[: item.at.find("]") + 1] or item.at
-            self.rendering.put_extra(message, item.hints.envelope, around)
+            named = isinstance(item, Thinking | ToolCall)
+            self.rendering.put_envelope(message, item, message_path(item.at), named)
