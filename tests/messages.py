@@ -83,6 +83,11 @@ STOP: dict[str, Any] = {"type": "message_stop"}
 WHOLE = stream(start(), *text(0, "Hé", "llo"), *call(1, '{"a"', ": 1.0}"), *end("tool_use"))
 
 
+SILENT: dict[str, Any] = {"stop_details": None, "container": None}
+SILENT_USAGE: dict[str, Any] = dict.fromkeys(("cache_creation", "inference_geo", "server_tool_use", "service_tier"))
+"""What Anthropic's servers say of every message and of its counts, though it says nothing."""
+
+
 def bare(response: Response) -> Response:
     """A response without what this API makes up or does not say, such as ids of calls that had none; without origin.
 

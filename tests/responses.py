@@ -16,7 +16,7 @@ from turnscript.sse import SseReader, frame
 API = OpenAIResponses()
 KINDS = ("text", "texts", "thinking", "call", "refusal", "custom", "idless")
 REQUEST = API.parse_request({"model": "gpt-client", "input": "Hi"})
-TOOLS = [
+TOOLS: list[dict[str, Any]] = [
     {"type": "function", "name": "plain__tool", "parameters": {}, "strict": None},
     {"type": "custom", "name": "apply_patch"},
     {"type": "function", "name": "ns__f", "parameters": {}, "strict": None},

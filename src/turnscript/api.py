@@ -203,7 +203,8 @@ class Reply(Struct, frozen=True):
     official one. `incomplete_as`: the status of an answer that met a limit; some clients take only `completed` for an
     end. `request_id`: that of errors, where a body holds one. `choice`: which of several answers to a request this is,
     for an API that numbers them. `any_stop`: a stop string that was met is the client's, though the request lists none.
-    `direct`: the model made its calls itself, and no program did for it, for an API that says so. `members`: more.
+    `direct`: the model made its calls itself, and no program did for it, for an API that says so. `sampling`: what the
+    model samples with, by the names of settings, as far as that is known, for an API that says so. `members`: more.
     """
 
     id: str | None = None
@@ -216,6 +217,7 @@ class Reply(Struct, frozen=True):
     choice: int = 0
     any_stop: bool = False
     direct: bool = False
+    sampling: Mapping[str, Any] = {}
     members: Mapping[str, Any] = {}
 
 

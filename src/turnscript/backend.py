@@ -106,8 +106,8 @@ class Facts(Struct, frozen=True, gc=False):
     the model's name or file, what its generations end with, whether it puts a token before each text, who it says that
     its models are from (for many servers, the name of their own kind), what the model was called where it came from,
     its chat template, the one that it has for tools besides, the path of its file on the server's machine, whether its
-    model sees pictures and hears sounds, the mark that stands for one in a prompt, and the name to ask for its model
-    by, where requests may need one and there is no other."""
+    model sees pictures and hears sounds, the mark that stands for one in a prompt, the name to ask for its model by,
+    where requests may need one and there is no other, and what it samples with where a request does not say."""
 
     context: int | None = None
     slots: int | None = None
@@ -125,6 +125,7 @@ class Facts(Struct, frozen=True, gc=False):
     hears: bool = False
     marker: str = MARKER
     asked_as: str | None = None
+    sampling: Mapping[str, float] = {}
 
 
 SlotAction = Literal["save", "restore"]

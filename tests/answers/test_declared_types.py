@@ -39,6 +39,8 @@ UNDECLARED = {"messages": {"ping", "error"}}
 EXTENSIONS = {
     ("ChatCompletionMessage", "reasoning_content"),
     ("ChoiceDelta", "reasoning_content"),
+    ("Response", "frequency_penalty"),
+    ("Response", "presence_penalty"),
     ("Response", "store"),
     ("ResponseCustomToolCall", "status"),
     ("ResponseFunctionCallArgumentsDoneEvent", "name"),

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import turnscript as ts
 from tests.clocks import run_time
 from turnscript.backend import Facts
-from turnscript.errors import InvalidInput, UnknownName, Unsupported
+from turnscript.errors import InvalidInput, InvalidRequest, UnknownName, Unsupported
 from turnscript.gateway.addresses import Address, read_address
 from turnscript.gateway.config import Config, Model, Sampling, Server, key_text, pattern_of
 from turnscript.gateway.layers import dotted, parts_of
@@ -76,11 +76,14 @@ def test_any_other_name_means_the_default_model(name: str | None) -> None:
 
 def test_strict_models_take_only_names_and_aliases() -> None:
     found = config(model("main", "claude-*"), strict_models=True)
-    assert "main" == meant(found, "claude-x") == meant(found, "main") == meant(found, None)
+    assert "main" == meant(found, "claude-x") == meant(found, "main")
     with pytest.raises(UnknownName) as caught:
         found.model_for("mainn")
     assert (404, "model", "mainn") == (caught.value.status, caught.value.kind, caught.value.name)
     assert "did you mean 'main'" in str(caught.value)
+    with pytest.raises(InvalidRequest, match="required, but missing; expected the name of a model: main") as unnamed:
+        found.model_for(None)
+    assert (400, "$.model") == (unnamed.value.status, unnamed.value.path)
 
 
 def test_without_models_there_is_no_default() -> None:

@@ -16,7 +16,7 @@ from turnscript.backends.ai00 import Ai00
 from turnscript.presets import get_preset
 
 EACH = pytest.mark.parametrize("api", APIS, ids=named)
-CHAT = ts.get_api("openai-chat")
+CHAT, RESPONSES = ts.get_api("openai-chat"), ts.get_api("openai-responses")
 DECAY = ("$.preset", "penalty_decay 0.99: the backend has no such setting")
 
 
@@ -50,6 +50,22 @@ def test_a_request_names_a_preset_which_goes_before_the_settings_of_its_model(ap
         assert get_preset("creative").values() | {"temperature": 0.125} == sampled(stage)
         stage.ask(api, stream=stream, preset=None)
         assert get_preset("math").values() == sampled(stage)
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_a_response_says_what_was_sampled_with_and_not_what_was_asked_for(stream: bool) -> None:
+    names = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
+    with Stage(model={"preset": "creative", "drop": ("frequency_penalty",)}) as stage:
+        for asked, expected in (
+            ({}, (0.6, 0.7, 1.5, 0.0)),
+            ({"temperature": 3, "presence_penalty": 0.25}, (2, 0.7, 0.25, 0.0)),
+            ({"preset": "math"}, (0.3, 0.3, 0.0, 0.0)),
+        ):
+            told = stage.ask(RESPONSES, stream=stream, **asked)
+            events = [json.loads(line[6:]) for line in told.body.splitlines() if line.startswith(b"data: {")]
+            said = [one["response"] for one in events if "response" in one] if stream else [told.json]
+            assert [expected] * len(said) == [tuple(one[name] for name in names) for one in said]
+            assert (3 if stream else 1) == len(said)
 
 
 @EACH

@@ -62,6 +62,11 @@ def test_the_banner_says_that_it_is_for_demonstrations_and_how_to_serve_a_real_o
     assert f"OPENAI_BASE_URL={tiny.url}/v1" in shown
 
 
+def test_a_response_says_with_what_the_model_and_its_server_sample(tiny: Server) -> None:
+    told = httpx2.post(f"{tiny.url}/v1/responses", json={"input": "Hello"}, verify=NO_TLS, timeout=60).json()
+    assert (0.0, 0.95) == (told["temperature"], told["top_p"])  # of its settings, and as llama.cpp does by itself
+
+
 def test_conversations_that_take_turns_each_keep_their_state(tiny: Server) -> None:
     talks: list[list[Any]] = [
         [{"role": "user", "content": f"What is the weather in {city}?"}] for city in ("Oslo", "Lima", "Cairo")

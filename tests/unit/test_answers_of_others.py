@@ -144,7 +144,7 @@ def test_a_tier_that_means_nothing_elsewhere_is_a_loss(target: str, odd: Any) ->
 @pytest.mark.parametrize("odd", ["flex", "scale", "auto", 7])
 def test_messages_has_no_word_for_other_tiers(source: str, odd: Any) -> None:
     rendered = ts.convert(ANSWERS[source] | {"service_tier": odd}, source, "anthropic-messages", side="response")
-    assert "service_tier" not in rendered.value["usage"]
+    assert rendered.value["usage"]["service_tier"] is None
     assert "$.service_tier" in paths(rendered.losses)
 
 

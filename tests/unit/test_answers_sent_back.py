@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import turnscript as ts
+from tests.messages import SILENT, SILENT_USAGE
 from turnscript.retelling import stream_of
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
@@ -125,11 +126,11 @@ def test_settings_and_members_of_tools_that_are_called_the_same_are_told(
 
 def test_an_empty_member_of_an_answer_is_called_empty_as_that_of_a_request_is() -> None:
     body: dict[str, Any] = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": []}
-    body |= {"stop_reason": "end_turn", "stop_details": None, "usage": {"input_tokens": 1, "output_tokens": 1}}
-    asked = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}], "stop_details": None}
+    body |= {"stop_reason": "end_turn", "diagnostics": None, "usage": {"input_tokens": 1, "output_tokens": 1}}
+    asked = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}], "diagnostics": None}
     of_each = [ts.convert(one, "anthropic-messages", "openai-chat").losses for one in (body, asked)]
     assert [["it is empty, which says nothing, and is left out"]] * 2 == [
-        [loss.detail for loss in losses if loss.path == "$.stop_details"] for losses in of_each
+        [loss.detail for loss in losses if loss.path == "$.diagnostics"] for losses in of_each
     ]
 
 
@@ -140,11 +141,13 @@ def test_an_answer_and_its_stream_lose_nothing_by_what_they_do_not_say(name: str
     call: dict[str, Any] = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}, "caller": None}
     body: dict[str, Any] = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m"}
     body["content"] = [*texts, call]
-    body |= {"stop_reason": "tool_use", "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1}}
+    body |= {"stop_reason": "tool_use", "stop_sequence": None, "usage": SILENT_USAGE | {"input_tokens": 1}} | SILENT
+    body["usage"]["output_tokens"] = 1
     whole = ts.convert(body, "anthropic-messages", name).losses
     response = ts.get_api("anthropic-messages").parse_response(body)
     _, streamed = stream_of(response, ts.Request(), ts.get_api(name))
-    assert not [loss for loss in (*whole, *streamed) if loss.path.endswith(("citations", "caller"))]
+    named = ("citations", "caller", *SILENT, *SILENT_USAGE)
+    assert not [loss for loss in (*whole, *streamed) if loss.path.endswith(named)]
 
 
 CALLS: dict[str, dict[str, Any]] = {

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.loopback import Loopback
-from tests.messages import API, KINDS, bare, finite, request
+from tests.messages import API, KINDS, SILENT, SILENT_USAGE, bare, finite, request
 from tests.sdks import anthropic_sdk
 from tests.strategies import events as answers
 from tests.strategies import jsontext
@@ -54,6 +54,11 @@ def body_of(response: Response, **settings: Any) -> dict[str, Any]:
     return typing.cast("dict[str, Any]", value)
 
 
+def block_of(words: str) -> dict[str, Any]:
+    """A text as Anthropic's servers send it."""
+    return {"type": "text", "text": words, "citations": None}
+
+
 def said(*items: Item, reason: str | None = "stop", **fields: Any) -> Response:
     return Response(items=list(items), finish_reason=reason, usage=Usage(3, 4), **fields)
 
@@ -66,7 +71,7 @@ def message(*blocks: Any, **members: Any) -> dict[str, Any]:
     """A body as Anthropic's servers send it."""
     usage = {"input_tokens": 3, "output_tokens": 4}
     head = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": list(blocks)}
-    return {**head, "stop_reason": "end_turn", "stop_sequence": None, "usage": usage, **members}
+    return {**head, "stop_reason": "end_turn", "stop_sequence": None, **SILENT, "usage": usage, **members}
 
 
 # Laws.
@@ -82,8 +87,8 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
     """Responses of the SDK's types, as a server sends them: no empty texts, names and ids, and endings that fit."""
     blocks = draw(st.lists(st.one_of(_blocks(ContentBlock), _blocks(BetaContentBlock)), max_size=3))
     for block in blocks:
-        if block["type"] == "text" and not block["text"]:
-            block["text"] = "."
+        if block["type"] == "text":
+            block |= {"text": block["text"] or ".", "citations": block.get("citations")}
         if block["type"] == "tool_use":
             block["id"], block["name"] = block["id"] or "c", block["name"] or "f"
     calls = any(block["type"] == "tool_use" for block in blocks)
@@ -98,10 +103,10 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
     }
     usage |= {"cache_read_input_tokens": draw(count), "output_tokens_details": {"thinking_tokens": draw(count)}}
     extra = {"service_tier": "standard", "server_tool_use": {"web_search_requests": 2}, "cache_creation": None}
-    usage |= draw(st.sampled_from([{}, extra]))
+    usage |= SILENT_USAGE | draw(st.sampled_from([{}, extra]))
     rest = {"container": {"id": "c", "expires_at": "2026"}, "stop_details": None, "diagnostics": {"x": 1.0}}
     end = {"stop_reason": reason if blocks else "end_turn", "usage": usage}
-    return message(*(blocks or [{"type": "text", "text": "x"}]), **end, **draw(st.sampled_from([{}, rest])))
+    return message(*(blocks or [block_of("x")]), **end, **draw(st.sampled_from([{}, rest])))
 
 
 @given(body=bodies())
@@ -300,12 +305,12 @@ def test_thoughts_of_other_kinds_and_shapes_become_one_text() -> None:
 
 def test_an_answer_that_says_nothing_is_one_empty_text() -> None:
     for items in ([], [text("")], [Assistant()]):
-        assert [{"type": "text", "text": ""}] == body_of(said(*items))["content"]
+        assert [block_of("")] == body_of(said(*items))["content"]
     assert [] == API.render_response(said(text("")), request()).losses
     assert ["invented"] == [loss.kind for loss in API.render_response(said(), request()).losses]
     rendered = API.render_response(said(text(""), text("x")), request())
     value: Any = rendered.value
-    assert [{"type": "text", "text": "x"}] == value["content"]
+    assert [block_of("x")] == value["content"]
     assert ["items[0].content[0]: dropped: an empty text is not accepted when it is sent back"] == [
         str(loss) for loss in rendered.losses
     ]
@@ -383,9 +388,9 @@ def test_a_refusal_says_so_and_why() -> None:
     refusal = Assistant(content=[Refusal(text="I will not.")])
     body = body_of(said(refusal))
     assert "refusal" == body["stop_reason"]
-    assert [{"type": "text", "text": "I will not."}] == body["content"]
+    assert [block_of("I will not.")] == body["content"]
     assert {"type": "refusal", "category": None, "explanation": "I will not."} == body["stop_details"]
-    assert "stop_details" not in body_of(said(text("x"), reason="content_filter"))
+    assert body_of(said(text("x"), reason="content_filter"))["stop_details"] is None
 
 
 @pytest.mark.parametrize("reason", ["error", "failed", "cancelled", "abort"])
@@ -415,6 +420,19 @@ def test_the_last_call_before_a_limit_is_not_told_as_done(word: str) -> None:
     assert ["items[0]"] == [loss.path for loss in rendered.losses]
 
 
+def test_what_says_nothing_is_always_there_and_read_as_nothing() -> None:
+    body = message(block_of("x"), usage={"input_tokens": 3, "output_tokens": 4} | SILENT_USAGE)
+    response = API.parse_response(body)
+    assert ({}, [text("x")]) == (response.extra, bare(response).items)
+    told = body_of(msgspec.structs.replace(response, origin=None))
+    assert told.items() >= SILENT.items()
+    assert told["usage"].items() >= SILENT_USAGE.items()
+    kept: dict[str, Any] = {"stop_details": {"type": "new"}, "container": {"id": "c"}}
+    blocks = [block_of("x") | {"citations": [{"type": "new"}]}]
+    again = json.loads(API.render_response(API.parse_response(message(*blocks, **kept)), request()).data)
+    assert kept | {"content": blocks} == {name: again[name] for name in (*kept, "content")}
+
+
 # Usage.
 
 
@@ -423,7 +441,7 @@ def test_input_tokens_are_those_that_no_cache_had_to_do_with() -> None:
     counted = counts | {"output_tokens_details": {"thinking_tokens": 3}}
     response = API.parse_response(message({"type": "text", "text": "x"}, usage=counted))
     assert Usage(125, 7, 100, 20, 3) == response.usage
-    assert counted == body_of(response)["usage"]
+    assert counted | SILENT_USAGE == body_of(response)["usage"]
 
 
 def test_counts_that_are_null_or_unknown() -> None:

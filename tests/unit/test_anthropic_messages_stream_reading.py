@@ -73,7 +73,7 @@ def test_a_stream_of_anthropics_own_servers_is_read_whole() -> None:
         response.model,
     )
     tier = msgspec.Raw(b'{"service_tier":"standard"}')
-    assert {"container": msgspec.Raw(b"null"), "usage": tier} == response.extra
+    assert {"usage": tier} == response.extra
     assert [] == response.issues
 
 

@@ -13,7 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.loopback import SSE, Loopback
-from tests.messages import API, KINDS, WHOLE, bare, block, finite, frames, read, request, written
+from tests.messages import (
+    API,
+    KINDS,
+    SILENT,
+    SILENT_USAGE,
+    WHOLE,
+    bare,
+    block,
+    finite,
+    frames,
+    read,
+    request,
+    written,
+)
 from tests.sdks import anthropic_sdk
 from tests.strategies import events as answers
 from tests.strategies import jsontext
@@ -100,7 +113,7 @@ def _check_block(values: list[dict[str, Any]]) -> None:
         assert isinstance(json.loads("".join([delta["partial_json"] for delta in deltas])), dict)
     else:
         assert {"text_delta"} >= set(kinds)
-        assert {"type": "text", "text": ""} == opening
+        assert {"type": "text", "text": "", "citations": None} == opening
 
 
 @pytest.fixture(scope="module")
@@ -160,13 +173,14 @@ def test_the_message_starts_with_the_clients_model_and_the_tokens_that_are_known
     told = frames(writer.send([]))
     usage = {"input_tokens": 5, "cache_creation_input_tokens": 15, "cache_read_input_tokens": 100, "output_tokens": 0}
     message: dict[str, Any] = {"id": "msg_given", "type": "message", "role": "assistant", "model": "client-model"}
-    message |= {"content": [], "stop_reason": None, "stop_sequence": None}
-    counted = message | {"usage": usage | {"output_tokens_details": {"thinking_tokens": 0}}}
+    message |= {"content": [], "stop_reason": None, "stop_sequence": None, **SILENT}
+    counted = message | {"usage": usage | {"output_tokens_details": {"thinking_tokens": 0}, **SILENT_USAGE}}
     assert [("message_start", {"type": "message_start", "message": counted})] == told
     assert b"" == writer.send([])
     ending = frames(writer.send([MessageEnd("stop", usage=Usage(130, 7, 100, 15, 2))]))[-2][1]
     counts = {"input_tokens": 15, "cache_creation_input_tokens": 15, "cache_read_input_tokens": 100, "output_tokens": 7}
-    assert counts | {"output_tokens_details": {"thinking_tokens": 2}} == ending["usage"]
+    assert counts | {"output_tokens_details": {"thinking_tokens": 2}, "server_tool_use": None} == ending["usage"]
+    assert {"stop_reason": "end_turn", "stop_sequence": None, **SILENT} == ending["delta"]
 
 
 def test_a_ping_may_come_at_any_time_once_the_message_has_begun(server: Loopback, client: anthropic.Anthropic) -> None:
@@ -221,7 +235,7 @@ def test_a_call_that_a_limit_cut_off_is_never_told(server: Loopback, client: ant
     response = Response(items=[Assistant(content=[Text(text="a")])], finish_reason="length", usage=Usage())
     cut = ToolCall(name="rm", id="c", arguments='{"path": "/tm')
     data = written(answers.told(response, answers.in_pieces(3), cut))
-    assert b"tool_use" not in data
+    assert b'"tool_use"' not in data
     assert b"rm" not in data
     server.answer(data, SSE)
     assert ("max_tokens", ["text"]) == (ask(client).stop_reason, [one.type for one in ask(client).content])
@@ -237,7 +251,7 @@ def test_a_call_that_a_backend_left_open_is_not_told(cut: ToolCall) -> None:
     value: Any = rendered.value
     assert (["text"], "max_tokens") == ([block["type"] for block in value["content"]], value["stop_reason"])
     assert [("items[1]", "dropped")] == [(loss.path, loss.kind) for loss in rendered.losses]
-    assert b"tool_use" not in written(answers.told(response, answers.in_pieces(2)))
+    assert b'"tool_use"' not in written(answers.told(response, answers.in_pieces(2)))
     response.items[1] = ToolCall(name="f", arguments='{"a":1}', id="c", open=True)
     assert b"tool_use" in API.render_response(response, request()).data
 

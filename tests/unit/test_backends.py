@@ -230,6 +230,9 @@ def test_facts_are_read_where_servers_say_them() -> None:
     )
     told = Facts(context=64, slots=2, model="x.gguf", end_token="E", file="C:\\m\\x.gguf")
     assert told == LLAMA.read_facts([props, b""])
+    params = b'"params":{"temperature":0.800000011920929,"top_p":1,"presence_penalty":null},'
+    sampled = LLAMA.read_facts([props.replace(b'"n_ctx"', params + b'"n_ctx"'), b""]).sampling
+    assert {"temperature": 0.8, "top_p": 1} == sampled
     assert True is LLAMA.read_facts([props, b'{"tokens":[{"id":1,"piece":"B"}]}']).adds_bos
     assert False is LLAMA.read_facts([props, b'{"tokens":[]}']).adds_bos
 

@@ -20,8 +20,8 @@ CHAT: dict[str, Any] = {
     "model": "m-1",
     "system_fingerprint": "fp",
     "choices": [
-        {"index": at, "message": {"role": "assistant", "content": text, "refusal": None}, "logprobs": None}
-        | {"finish_reason": "stop"}
+        {"index": at, "finish_reason": "stop", "logprobs": None}
+        | {"message": {"role": "assistant", "content": text, "refusal": None, "annotations": []}}
         for at, text in enumerate(("a", "b", "c"))
     ],
     "usage": {
@@ -322,7 +322,7 @@ def test_every_member_that_is_told_of_an_answer_is_on_the_page() -> None:
 @pytest.mark.parametrize("said", [{"reasoning_content": "hm"}, {"audio": {"id": "a", "data": "AA=="}}, {"new": 1}])
 @pytest.mark.parametrize("content", ["", None])
 def test_a_message_without_text_says_so_again_as_it_did(content: str | None, said: dict[str, Any]) -> None:
-    message: dict[str, Any] = {"role": "assistant", "refusal": None, "content": "", **said}
+    message: dict[str, Any] = {"role": "assistant", "refusal": None, "annotations": [], "content": "", **said}
     bare = {**CHAT, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
     known = {loss.path for loss in ts.convert(bare, "openai-chat", "openai-responses").losses}
     message["content"] = content

@@ -226,6 +226,14 @@ def test_members_without_a_name_survive_in_their_places() -> None:
     assert body == again.value
 
 
+def test_annotations_are_always_there_and_none_is_read_as_nothing() -> None:
+    cited = [{"type": "new"}]
+    for said, kept in ([], {}), (cited, {"annotations": cited}):
+        response = API.parse_response(body_of({"role": "assistant", "content": "a", "annotations": said}))
+        assert kept == json.loads(bytes(response.extra.get("choices", b"{}"))).get("message", {})
+        assert said == json.loads(API.render_response(response, ASKED).data)["choices"][0]["message"]["annotations"]
+
+
 def test_only_the_first_choice_is_read_and_the_others_are_an_issue() -> None:
     body = body_of({"content": "a"})
     body["choices"].append(body["choices"][0] | {"index": 1, "message": {"role": "assistant", "content": "b"}})

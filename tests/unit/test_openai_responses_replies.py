@@ -40,6 +40,37 @@ def streamed(told: list[Event], reply: Reply = COMPLETED) -> tuple[bytes, list[t
     return data, [(loss.path, loss.kind) for loss in writer.losses]
 
 
+def test_a_response_says_what_its_model_samples_with_as_far_as_it_is_known() -> None:
+    usual = {"temperature": 1.0, "top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
+    asked = {"model": "m", "input": "Hi", "temperature": 0.5, "presence_penalty": 0.25}
+    runs = Reply(id="resp_1", sampling={"temperature": 0.4, "top_p": 0.3, "logprobs": True})
+    for members, reply, found in (
+        ({}, Reply(), {}),
+        (asked, Reply(), {"temperature": 0.5, "presence_penalty": 0.25}),
+        (asked, runs, {"temperature": 0.4, "top_p": 0.3, "presence_penalty": 0.25}),
+        (asked | {"temperature": None}, Reply(), {"presence_penalty": 0.25}),
+    ):
+        request = API.parse_request({"model": "m", "input": "Hi"} | members)
+        whole: Any = API.render_response(Response(items=[TEXT], finish_reason="stop"), request, reply=reply).value
+        writer = API.stream_renderer(request, reply)
+        data = writer.send(answer(TEXT)) + writer.close()
+        told = [json.loads(json.dumps(whole, default=lambda raw: json.loads(bytes(raw))))]
+        told += [event["response"] for event in payloads(data) if "response" in event]
+        assert 4 == len(told)
+        assert [usual | found] * 4 == [{name: body[name] for name in usual} for body in told]
+
+
+def test_the_tools_of_a_response_have_all_members_whether_or_not_they_were_said() -> None:
+    tools: list[dict[str, Any]] = [
+        {"type": "function", "name": "f"},
+        {"type": "function", "name": "g", "description": "G.", "parameters": {}, "strict": True, "new": 1},
+        {"type": "custom", "name": "h"},
+    ]
+    request = API.parse_request({"model": "m", "input": "Hi", "tools": tools})
+    told = json.loads(API.render_response(Response(items=[TEXT], finish_reason="stop"), request).data)["tools"]
+    assert [tools[0] | {"description": None, "parameters": None, "strict": None}, *tools[1:]] == told
+
+
 @pytest.mark.parametrize(("reason", "word"), [("length", "max_output_tokens"), ("content_filter", "content_filter")])
 def test_a_client_that_takes_no_other_end_is_told_completed_and_the_reason_beside_it(
     loopback: Loopback, client: OpenAI, reason: str, word: str

@@ -400,10 +400,12 @@ def test_the_response_repeats_the_request() -> None:
         "include": ["reasoning.encrypted_content"],
     }
     body = written(said(text("a")), API.parse_request(asked))
-    same = set(asked) - {"input", "stream", "include", "text", "reasoning"}
+    same = set(asked) - {"input", "stream", "include", "text", "reasoning", "tools"}
     assert {key: asked[key] for key in same} == {key: body[key] for key in same}
     assert {"format": {"type": "text"}, "verbosity": "low"} == body["text"]
     assert {"effort": "high", "summary": None} == body["reasoning"]
+    described = [tool | ({"description": None} if tool["type"] == "function" else {}) for tool in TOOLS]
+    assert described == body["tools"]
     assert not {"input", "stream", "include"} & set(body)
 
 

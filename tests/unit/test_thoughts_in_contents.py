@@ -127,7 +127,9 @@ def test_nobody_but_the_assistant_thinks() -> None:
 @each
 @pytest.mark.parametrize("calls", [False, True])
 def test_a_whole_answer_comes_back_as_it_was(content: list[Any], calls: bool) -> None:
-    body = answered({"content": content, "refusal": None} | ({"tool_calls": [CALL]} if calls else {}))
+    body = answered(
+        {"content": content, "refusal": None, "annotations": []} | ({"tool_calls": [CALL]} if calls else {})
+    )
     response = CHAT.parse_response(body)
     assert [] == response.issues
     assert sum(one["type"] == "thinking" for one in content) == kinds(response.items).count("thinking")

@@ -69,6 +69,7 @@ _STAND_IN = "{%- for message in messages -%}\n  {{- '<|im_start|>'"
 """How the template begins that is shown for a model without one: ChatML, which says nothing of the model."""
 _BREAK = "\u200b"
 """A space without width."""
+_SAMPLED = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
 _WANTED = (
     "content",
     "stop",
@@ -175,6 +176,7 @@ class LlamaCpp(Backend):
             template=_own_template(found.chat_template),
             tools_template=_own_template(found.chat_template_tool_use),
             file=found.model_path or None,
+            sampling=_sampling(settings.params) if settings is not None else {},
             **_senses(found),
         )
 
@@ -233,6 +235,7 @@ class _Written(Struct):
 
 class _Defaults(Struct):
     n_ctx: int | None = None
+    params: Any = None
 
 
 class _Modalities(Struct):
@@ -252,6 +255,12 @@ class _Props(Struct):
     chat_template_tool_use: str | None = None
     modalities: _Modalities | None = None
     media_marker: str | None = None
+
+
+def _sampling(said: Any) -> dict[str, float]:
+    """What it samples with by itself. Its numbers are short ones in half the length: 0.95 is told as 0.949999988."""
+    values = [(name, said.get(name)) for name in _SAMPLED] if isinstance(said, dict) else []
+    return {name: round(value, 6) for name, value in values if isinstance(value, int | float)}
 
 
 def _senses(found: _Props) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from msgspec.structs import asdict, replace
 from turnscript.backend import Facts
 from turnscript.detection.place import TemplateSource, read_place
 from turnscript.engine.template_prompt import History
-from turnscript.errors import UnknownName, Unsupported
+from turnscript.errors import InvalidRequest, UnknownName, Unsupported
 from turnscript.format import Format
 from turnscript.gateway.addresses import Address, read_address
 from turnscript.gateway.headerkind import Headers
@@ -416,7 +416,8 @@ class Config(Struct, frozen=True, kw_only=True):
     def model_for(self, name: str | None) -> Model:
         """The model that a client means: by its name, by the alias that fits best, else the default one.
 
-        Clients ask for names of their own, so any name will do unless `strict_models` is set. Raises UnknownName.
+        Clients ask for names of their own, so any name will do, and none, unless `strict_models` is set. Raises
+        UnknownName, InvalidRequest where there is no name.
         """
         for model in self.models:
             if model.name == name:
@@ -427,9 +428,13 @@ class Config(Struct, frozen=True, kw_only=True):
         if best:
             return next(model for fit, model in fits if fit == best)
         default = self.default_model
-        if default is None or (self.server.strict_models and name):
-            raise UnknownName("model", asked, [model.name for model in self.models])
-        return default
+        if default is not None and not self.server.strict_models:
+            return default
+        known = [model.name for model in self.models]
+        if default is not None and not name:
+            expected = f"the name of a model: {', '.join(known)}"
+            raise InvalidRequest(f"required, but missing; expected {expected}", path="$.model", expected=expected)
+        raise UnknownName("model", asked, known)
 
     def describe(self) -> tuple[Setting, ...]:
         """Every setting in force. Of a model only what is set, and the numbers of its presets."""

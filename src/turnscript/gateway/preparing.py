@@ -141,8 +141,17 @@ class Prepared(Struct, kw_only=True):
     def head_of_answer(self, id_: str, policy: Policy, request_id: str) -> Reply:
         """What an answer says of itself besides what the model wrote."""
         ended = self.ended
-        begun, name, status = Usage(self.tokens), policy.reasoning_name, policy.incomplete_as
-        return Reply(id_, int(time()), lambda: ended.at, begun, name, status, request_id, direct=True)
+        return Reply(
+            id_,
+            int(time()),
+            lambda: ended.at,
+            Usage(self.tokens),
+            policy.reasoning_name,
+            policy.incomplete_as,
+            request_id,
+            direct=True,
+            sampling={**self.served.facts.sampling, **self.ask.sampling},
+        )
 
     def choice(self, number: int) -> Prepared:
         """The same for one of its answers. What is lost on the way to any is lost for all of them."""

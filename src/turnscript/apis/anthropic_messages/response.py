@@ -8,7 +8,7 @@
 | every other `stop_reason` | the same word |
 | `usage.input_tokens` + `cache_read_input_tokens` + `cache_creation_input_tokens` | `usage.input` |
 | `output_tokens`, `output_tokens_details.thinking_tokens` | `usage.output`, `usage.reasoning` |
-| `id` `model`; every other member | the same; `extra` |
+| `id` `model`; every other member | the same; `extra`, but for those that are null here unless they say something |
 
 Whether the last call of a response that met a limit is whole cannot be seen, because a server completes what was cut:
 such a call is not told at all, it becomes an issue.
@@ -16,6 +16,7 @@ such a call is not told at all, it becomes an issue.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeGuard
 
 from turnscript.answers import invalid_count, missing_count, nameless, read_count
@@ -31,10 +32,10 @@ from turnscript.apis.anthropic_messages.blocks import (
     items_of,
 )
 from turnscript.apis.anthropic_messages.errors import upstream_error
-from turnscript.conversation import Extra, Issue, Item, Response, Thinking, ToolCall, Usage
+from turnscript.conversation import Assistant, Extra, Issue, Item, Response, Thinking, ToolCall, Usage
 from turnscript.errors import InvalidRequest
 from turnscript.given import Source, body_bytes
-from turnscript.jsontext import Json, json_of, read_list, read_object
+from turnscript.jsontext import NULL, Json, json_of, read_list, read_object
 from turnscript.losses import Indexed
 from turnscript.wire import Reader, mismatch, missing
 
@@ -53,6 +54,12 @@ OWN_REASONS = frozenset({"pause_turn", "model_context_window_exceeded", "compact
 CUTTING = frozenset({"length", "content_filter", "model_context_window_exceeded"})
 """Finish reasons that may come in the middle of a call."""
 
+SILENT, SILENT_USAGE = (
+    ("stop_details", "container"),
+    ("cache_creation", "inference_geo", "server_tool_use", "service_tier"),
+)
+"""The members of a message and of its counts that are there whether they say anything or not: null is nothing."""
+
 _BLOCK = TextBlock | ThinkingBlock | ToolUseBlock | RedactedBlock | ImageBlock | DocumentBlock
 _read_block: Reader[Any] = Reader(_BLOCK)
 _read_word: Reader[str | None] = Reader(str | None)
@@ -61,9 +68,15 @@ _PLACES = Indexed("$.content")
 # Blocks.
 
 
+def fill(body: Body, silent: Sequence[str]) -> None:
+    """Write null for those of some members that say nothing."""
+    for name in silent:
+        body.setdefault(name, None)
+
+
 def item_of(block: Json, index: int) -> Item:
     """The item of one content block. An empty signature is none: the member is required, even where nobody signs. An
-    empty id is none, too."""
+    empty id is none, too, and citations that are null."""
     place = _PLACES[index]
     message = AssistantMessage(content=[_read_block(block, place)])
     item = items_of(message, "$")[0]
@@ -72,6 +85,8 @@ def item_of(block: Json, index: int) -> Item:
         item.signature, item.hints = item.signature or None, None
     elif isinstance(item, ToolCall):
         item.id = item.id or None
+    elif isinstance(item, Assistant) and item.content[0].extra.get("citations") == NULL:
+        del item.content[0].extra["citations"]
     return item
 
 
@@ -106,7 +121,7 @@ class Tokens:
                 self._count(key, member, f"{at}.{key}")
             elif key == _DETAILS:
                 self._details(member, f"{at}.{key}")
-            elif bytes(member) != b"null" or key not in self._rest:
+            elif bytes(member) != b"null" or not (key in self._rest or key in SILENT_USAGE):
                 self._rest[key] = member
 
     def begin(self) -> None:
@@ -203,7 +218,7 @@ def read_response(source: Source, api: str) -> Response:
     tokens = Tokens()
     tokens.read(members.pop("usage", None), "$.usage")
     response.usage, response.issues = tokens.end()
-    response.extra = members | tokens.extra()
+    response.extra = told(members) | tokens.extra()
     if response.finish_reason is None:
         response.issues.append(Issue("missing_reason", "the message has no stop_reason"))
     last = response.items[-1] if response.items else None
@@ -213,6 +228,11 @@ def read_response(source: Source, api: str) -> Response:
     response.issues += [nameless(item.arguments) for item in response.items if _is_nameless(item)]
     response.items = [item for item in response.items if not _is_nameless(item)]
     return response
+
+
+def told(members: Extra) -> Extra:
+    """The members of a message that say something."""
+    return {name: value for name, value in members.items() if value != NULL or name not in SILENT}
 
 
 def _is_nameless(item: Item) -> TypeGuard[ToolCall]:

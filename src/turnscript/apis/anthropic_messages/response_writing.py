@@ -16,7 +16,10 @@ from turnscript.apis.anthropic_messages.parts import PartWriter
 from turnscript.apis.anthropic_messages.response import (
     CUTTING,
     OWN_REASONS,
+    SILENT,
+    SILENT_USAGE,
     STOP_REASONS,
+    fill,
     finish_reason,
     put_known,
     usage_object,
@@ -112,7 +115,7 @@ class AnswerWriter:
             self.rendering.lose(place, "dropped", "an empty text is not accepted when it is sent back")
         if self._written:
             return []
-        return [blanks[0][1] if blanks else {"type": "text", "text": ""}]
+        return [blanks[0][1] if blanks else {"type": "text", "text": "", "citations": None}]
 
     def lose(self, item: Item, member: str, kind: LossKind, detail: str) -> None:
         """Report a difference in an item, or in one member of it (`.name`)."""
@@ -141,6 +144,8 @@ class AnswerWriter:
             block = self._parts.write(part, item, index)
             if block is None:
                 continue
+            if is_text(block):
+                block.setdefault("citations", None)
             if is_text(block) and not block["text"]:
                 self._blanks.append((self._parts.path(item, index), block))
             else:
@@ -314,12 +319,15 @@ def write_response(response: Response, request: Request, api: Api, reply: Reply)
         "type": "message",
         "role": "assistant",
         "model": model if model is not None else response.model or "",
-        "content": [{"type": "text", "text": text}],
+        "content": [{"type": "text", "text": text, "citations": None}],
         "stop_reason": STOP_REASONS[response.finish_reason or ""],
         "stop_sequence": None,
         "usage": usage_object(usage),
+        "stop_details": None,
+        "container": None,
         **reply.members,
     }
+    fill(body["usage"], SILENT_USAGE)
     return body, []
 
 
@@ -340,6 +348,8 @@ def _write_any(response: Response, request: Request, api: Api, reply: Reply) -> 
     }
     writer.put_tier(body["usage"], response.extra)
     writer.put_extra(body, response.extra, response.usage)
+    fill(body["usage"], SILENT_USAGE)
+    fill(body, SILENT)
     body |= reply.members
     if response.logprobs:
         writer.lose_scores()

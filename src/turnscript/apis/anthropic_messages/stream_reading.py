@@ -23,6 +23,7 @@ from turnscript.apis.anthropic_messages.response import (
     finish_reason,
     head_of,
     item_of,
+    told,
     word,
 )
 from turnscript.apis.anthropic_messages.stream_blocks import (
@@ -249,7 +250,7 @@ class StreamReader:
         if stop is not None:
             self._stop_sequence = stop
         self._tokens.read(usage, "$.usage")
-        self._keep(members)
+        self._keep(told(members))
 
     def _keep(self, members: Extra) -> None:
         for name, value in members.items():

@@ -17,7 +17,7 @@ from turnscript.answers import came_to_nothing
 from turnscript.api import Api, Body, Reply
 from turnscript.apis.anthropic_messages.blocks import WORDS
 from turnscript.apis.anthropic_messages.errors import encoded, error_body
-from turnscript.apis.anthropic_messages.response import usage_object
+from turnscript.apis.anthropic_messages.response import SILENT, SILENT_USAGE, fill, usage_object
 from turnscript.apis.anthropic_messages.response_writing import AnswerWriter
 from turnscript.apis.anthropic_messages.writing import is_text
 from turnscript.conversation import Assistant, Extra, Item, Request, Thinking, Usage
@@ -49,7 +49,7 @@ _COMPACTED = ("content", "encrypted_content")
 """The members of a compaction that its delta says; all others are in its start."""
 _CHANGED = "it was sent before it was known in full, and became something else"
 _DELTAS = {"text": ("text_delta", "text"), "thinking": ("thinking_delta", "thinking")}
-_PLAIN = {"text": {"type", "text"}, "thinking": {"type", "thinking", "signature"}}
+_PLAIN = {"text": {"type", "text", "citations"}, "thinking": {"type", "thinking", "signature"}}
 """The members of a block that its deltas say, or every block of its type has."""
 
 
@@ -178,6 +178,8 @@ class StreamWriter:
             "usage": usage_object(self._usage),
             **self._more,
         }
+        fill(message, SILENT)
+        fill(message["usage"], SILENT_USAGE)
         self._frame("message_start", {"message": message})
 
     def _start(self, block: Any) -> None:
@@ -226,7 +228,7 @@ class StreamWriter:
 
     def _open(self) -> None:
         """Begin the block of the part that is sent as it is said."""
-        empty = {"type": "text", "text": ""}
+        empty = {"type": "text", "text": "", "citations": None}
         self._start(empty if self._kind == "text" else {"type": "thinking", "thinking": "", "signature": ""})
         type_, member = _DELTAS[self._kind]
         members = self._members(type_, **{member: HOLE})
@@ -315,7 +317,7 @@ class StreamWriter:
 
     def _close(self, block: Body, where: str) -> None:
         """What a block that was sent already has besides its text."""
-        if block.keys() <= _PLAIN[self._kind]:  # by far the most
+        if block.keys() <= _PLAIN[self._kind] and block.get("citations") is None:  # by far the most
             if self._kind == "thinking":
                 self._delta("signature_delta", signature=block["signature"])
             return
@@ -330,7 +332,8 @@ class StreamWriter:
         """Report what of a block came too late: its start was sent, and deltas of it that were not cannot follow."""
         opening, deltas = block
         type_, member = _DELTAS[self._kind]
-        behind = {name: value for name, value in opening.items() if name not in ("type", member, "signature")}
+        said = ("type", member, "signature")
+        behind = {name: value for name, value in opening.items() if name not in said and value is not None}
         for name in telling(behind, WORDS):
             self._lose(f"{where}.{name}", "dropped", "it was not known when the block began")
         for delta in dict.fromkeys(delta for delta, _ in deltas if delta != type_):
@@ -354,6 +357,8 @@ class StreamWriter:
         beside: Extra = {name: extra.pop(name) for name in ("usage", "context_management") if name in extra}
         self._writer.put_extra(end, beside, event.usage)
         self._writer.put_extra(ending, extra, event.usage)
+        fill(ending, SILENT)
+        fill(end["usage"], ("server_tool_use",))
         self._frame("message_delta", end)
         self._frame("message_stop", {})
         self._over = True
@@ -385,7 +390,7 @@ def _unfolded(block: Any) -> tuple[Any, list[tuple[str, Body]]]:
     deltas = [("text_delta", {"text": members["text"]})] if members["text"] else []
     citations = members.get("citations")
     if isinstance(citations, Json) and bytes(citations)[:1] == b"[" and (listed := read_list(citations)):
-        del members["citations"]
+        members["citations"] = None
         deltas += [("citations_delta", {"citation": citation}) for citation in listed]
     return members | {"text": ""}, deltas
 

@@ -380,7 +380,7 @@ def write_response(api: Api, response: Response, request: Request, reply: Reply)
     text = None if reply.id is None or reply.created is None else one_text(response)
     if text is None or response.usage is None:
         return _write_any(api, response, request, reply)
-    message = {"role": "assistant", "content": text, "refusal": None}
+    message: Body = {"role": "assistant", "content": text, "refusal": None, "annotations": []}
     choice = {"index": reply.choice, "message": message, "finish_reason": response.finish_reason, "logprobs": None}
     body: Body = {
         "id": reply.id,
@@ -411,6 +411,7 @@ def _write_any(api: Api, response: Response, request: Request, reply: Reply) -> 
     if "message" in rest and "content" in read_object(rest["message"]):
         choice["message"]["content"] = choice["message"]["content"] or None
     merge(choice, rest)
+    choice["message"].setdefault("annotations", [])
     if response.logprobs:
         choice["logprobs"] = logprobs_of(chain.from_iterable(response.logprobs.values()))
     choice.setdefault("logprobs", None)

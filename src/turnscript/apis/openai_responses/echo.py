@@ -19,27 +19,31 @@ _encode = msgspec.json.Encoder().encode
 DEFAULTS: Body = {
     "background": False,
     "completed_at": None,
+    "frequency_penalty": 0.0,
     "instructions": None,
     "max_output_tokens": None,
     "max_tool_calls": None,
     "parallel_tool_calls": True,
+    "presence_penalty": 0.0,
     "previous_response_id": None,
     "prompt_cache_key": None,
     "reasoning": {"effort": None, "summary": None},
     "safety_identifier": None,
     "service_tier": "default",
     "store": True,
-    "temperature": None,
+    "temperature": 1.0,
     "text": {"format": {"type": "text"}},
     "tool_choice": "auto",
     "tools": [],
     "top_logprobs": 0,
-    "top_p": None,
+    "top_p": 1.0,
     "truncation": "disabled",
     "user": None,
     "metadata": {},
 }
-"""What strict clients want to see in every response. A local server's temperature is not known, so it is null."""
+"""What strict clients want to see in every response: what is so in this API where nobody says anything else."""
+SAMPLED = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
+"""Those of them that whoever runs the model may know better than its request."""
 
 _ENCODED_DEFAULTS = {key: RawJson(_encode(value)) for key, value in DEFAULTS.items()}
 _ALSO = frozenset(
@@ -106,10 +110,12 @@ def _said(api: Api, request: Request) -> Body:
     rendering = api.rendering(request, OFFICIAL, {})
     body: Body = {}
     api.write_options(body, rendering)
+    settings = request.settings
+    body |= {name: value for name in SAMPLED if (value := getattr(settings, name)) is not None}
     if request.items and slot_of(request.items[0]):
         Writer(rendering, request.items).write_instructions(body)
     if request.tools:
-        body["tools"] = write_tools(rendering, request.tools, "$.tools")
+        body["tools"] = list(map(_full, write_tools(rendering, request.tools, "$.tools")))
     rendering.put_extra(body, request.extra, "$")
     found = {key: value for key, value in body.items() if key in DEFAULTS or key in _ALSO}
     for key, value in list(found.items()):
@@ -121,6 +127,12 @@ def _said(api: Api, request: Request) -> Body:
     if "conversation" in found:
         found["conversation"] = _conversation(found["conversation"])
     return found
+
+
+def _full(tool: Body) -> Body:
+    """A tool with all that a function has in a response, whether or not its request says it."""
+    unsaid = [name for name in ("description", "parameters", "strict") if name not in tool]
+    return tool | dict.fromkeys(unsaid) if tool["type"] == "function" else tool
 
 
 def _conversation(value: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.api import THOUGHTS, Body, Option, Rendering, extra_of, leftover, object_setting, setting
+from turnscript.api import THOUGHTS, Body, Option, Rendering, extra_of, leftover, object_setting, own_setting, setting
 from turnscript.apis.openai_responses.client_tools import LOCAL_SHELL, PATCH, SHELL
 from turnscript.apis.openai_responses.tools import SEARCH
 from turnscript.conversation import DECLARED_AS, Request, ResponseFormat, ToolChoice, all_tools
@@ -350,6 +350,8 @@ OPTIONS = (
     setting("max_output_tokens", "max_tokens", int),
     setting("temperature", "temperature", int | float),
     setting("top_p", "top_p", int | float),
+    own_setting("presence_penalty", "presence_penalty", int | float),  # OpenAI has none here, and Open Responses has
+    own_setting("frequency_penalty", "frequency_penalty", int | float),
     setting("stream", "stream", bool),
     Option("stream_options", ("stream_options",), _read_stream_options, _write_stream_options),
     setting("parallel_tool_calls", "parallel_tool_calls", bool),

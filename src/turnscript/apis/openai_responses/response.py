@@ -21,7 +21,7 @@ from turnscript.answers import (
     write_usage,
 )
 from turnscript.api import Api, Body, Reply, extra_of, leftover, merge
-from turnscript.apis.openai_responses.echo import Echo
+from turnscript.apis.openai_responses.echo import SAMPLED, Echo
 from turnscript.apis.openai_responses.errors import failure
 from turnscript.apis.openai_responses.naming import made_item_id, response_id
 from turnscript.apis.openai_responses.options import ORIGIN
@@ -189,6 +189,7 @@ class Report:
         self._reply = reply
         self._model = request.settings.model
         self._echo = Echo(api, request)
+        self._sampled = {name: reply.sampling[name] for name in SAMPLED if name in reply.sampling}
 
     def body(
         self, status: str, output: list[Any], end: MessageEnd, *, reason: str | None = None, error: Body | None = None
@@ -213,6 +214,7 @@ class Report:
         if reason is not None:
             merge(body["incomplete_details"], _members(extra.get("incomplete_details")))
         self._echo.add(body, extra)
+        body.update(self._sampled)
         if reply.members:
             body.update(reply.members)
         return body
