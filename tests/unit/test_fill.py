@@ -408,10 +408,10 @@ def test_what_is_wrong_with_a_fill_is_said_with_what_was_expected(text: str, exp
     [
         (f"a{SEPARATOR}\nb", (1, 2, "content", SEPARATOR)),
         (f"a\n{SEPARATOR}b", (2, 1, "content", f"{SEPARATOR}b")),
-        (f"a\n{SEPARATOR}", (2, 1, "content", SEPARATOR)),
+        (f"a\n{SEPARATOR}", (2, 1, "a file", SEPARATOR)),
         (f"a\n{SEPARATOR}\n{SEPARATOR}\nb", (3, 1, "content", SEPARATOR)),
         (f"a\n{HOLE}", (2, 1, "content", HOLE[:40])),
-        (f"{HOLE}\n{SEPARATOR}\nb", (2, 1, "content", SEPARATOR)),
+        (f"{HOLE}\n{SEPARATOR}\nb", (2, 1, "the last file", SEPARATOR)),
     ],
 )
 def test_what_is_wrong_with_a_sequence_is_said_with_its_place(text: str, expected: tuple[Any, ...]) -> None:

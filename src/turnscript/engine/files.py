@@ -183,7 +183,7 @@ def read_files(files: Files, text: str, order: FillOrder) -> FileSequence:
         position = end + len(line)
     if files.separator and (end := text.find(line, position)) >= 0:
         message = f"only the last file may have a hole, and {files.separator} begins another; put the hole's file last"
-        fail(text, end + 1, message, "the end of the text")
+        fail(text, end + 1, message, "the last file")
     sequence.files.append(read_fill(order, text, position))
     return sequence
 

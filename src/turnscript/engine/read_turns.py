@@ -274,7 +274,7 @@ class _Reader:
             found = _labels(self.document).search(text, max(start - 1, 0) if flattened else start, end)
             stop = found.start() if found else end
             content = text[start:stop].rstrip() if found is None and flattened else text[start:stop]
-            begun = self._begun(turn, content.strip()) if found is None else None
+            begun = self._begun(turn, content.strip()) if found is None and flattened else None
             return Cut(turn, content if begun is None else begun, start, attributes, open=begun is not None), stop
         core = turn.close.strip()
         stop, behind = self._closing(turn.open.strip(), core, start, end, after)
@@ -286,7 +286,10 @@ class _Reader:
         return Cut(turn, text[start:behind].rstrip() + _space_before(turn), start, attributes, open=False), behind
 
     def _begun(self, turn: Turn, content: str) -> str | None:
-        """Return what the last turn holds if it is only the end of a prompt, where the model goes on; else None."""
+        """Return what the last turn holds if it is only the end of a prompt, where the model goes on; else None.
+
+        Elsewhere than in a flattened format white space is of a text.
+        """
         kinds = {segment.kind: segment for segment in turn.segments}
         generation = self.document.generation
         if generation.kind in kinds and not content:

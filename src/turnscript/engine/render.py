@@ -357,7 +357,7 @@ class Composer:
         if not items or place is None or self.last < len(items) - 1:
             return False
         ends = bool(place.close or place.end)
-        if not ends and self._is_to_come(place, items[-1]):
+        if not ends and self.out.flattened and self._is_to_come(place, items[-1]):
             if not items[-1].open:
                 detail = "an empty answer that is finished looks like one that is to come"
                 self.out.losses.append(Loss(self._path(items), "approximated", detail))
@@ -374,7 +374,7 @@ class Composer:
 
     def _is_to_come(self, place: Place, item: Item) -> bool:
         """Return whether nothing stands behind the opening of the model's turn, as at the end of a prompt."""
-        if place.kind != self.document.generation.kind or not place.body.is_empty(item, self.out.flattened):
+        if place.kind != self.document.generation.kind or not place.body.is_empty(item, flattened=True):
             return False
         return "".join(self.out.pieces[-3:]).rstrip().endswith(place.turn.open.rstrip())
 
