@@ -112,11 +112,12 @@ THOUGHTS = own_setting("thoughts", "thoughts", list[str])
 class Rendering:
     """One request on its way to one API: what is asked for, and the losses so far.
 
-    `foreign` says that the request came from another API, so that its `extra` members mean nothing here. `extra`: the
-    unnamed members of the request that are still to be written.
+    `foreign` says that the request came from another API, so that its `extra` members mean nothing here, and `proved`
+    that the proofs of its thoughts are this API's. `extra`: the unnamed members of the request that are still to be
+    written.
     """
 
-    __slots__ = ("_unnamed", "extra", "flags", "foreign", "losses", "origin", "profile", "request", "target")
+    __slots__ = ("_unnamed", "extra", "flags", "foreign", "losses", "origin", "profile", "proved", "request", "target")
 
     def __init__(self, request: Request, api: Api, profile: str, flags: Mapping[str, str]) -> None:
         self.request = request
@@ -124,6 +125,7 @@ class Rendering:
         self.target = api.name
         self.origin = api.origin
         self.foreign = request.origin is not None and request.origin != api.origin
+        self.proved = not self.foreign or request.proofs == api.origin
         self.profile = profile
         self.flags = flags
         self.losses: list[Loss] = []

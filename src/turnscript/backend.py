@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from turnscript.conversation import Usage
 from turnscript.errors import Unsupported, UpstreamError
+from turnscript.events import Event
 from turnscript.jsontext import Json
 from turnscript.listed import read_models
 from turnscript.logprobs import TokenLogprob, TokenReader
@@ -42,7 +43,7 @@ class Completion(Struct, frozen=True, kw_only=True, gc=False):
     holds this conversation, `state`: a saved state's name, `grammar`: in the server's notation, `owner`: whose it is.
     `media`: the base64 of each picture and sound by the word that stands for it in the prompt, `marker`: what the
     server wants there. `before`: ids of tokens that stand before a prompt in text, in place of what the server puts
-    there.
+    there. `api`: the `Api` of a server with one, for which the prompt is the body of a request.
     """
 
     prompt: str | Sequence[int]
@@ -62,6 +63,7 @@ class Completion(Struct, frozen=True, kw_only=True, gc=False):
     media: Mapping[str, str] = {}
     marker: str = MARKER
     before: Sequence[int] = ()
+    api: Any = None
 
 
 class HttpCall(Struct, frozen=True, gc=False):
@@ -88,6 +90,12 @@ class Piece(Struct, frozen=True, gc=False):
     usage: Usage | None = None
     slot: int | None = None
     logprobs: list[TokenLogprob] | None = None
+
+
+class EventPiece(Piece, frozen=True, gc=False):
+    """A piece of an answer in a chat API: what it says is known already."""
+
+    events: Sequence[Event] = ()
 
 
 _MOST_TOKENS = 1 << 53
@@ -172,7 +180,10 @@ class Backend(ABC):
     probabilities, where it tells them. `generic`: a server that tells nothing of itself is taken for one of this kind.
     `settings`: the sampling settings that all servers of this kind know. `prepends`: whether it takes ids of tokens
     before a text, where others need a prompt of ids alone; `no_ids`: why it takes none at all. `sections`: those of its
-    own configuration that ours has none of, by which such a file is known.
+    own configuration that ours has none of, by which such a file is known. `endpoint`: the one of the chat API
+    that a server has which takes no prompt; empty for all others. `signs`: it may refuse a thought that it has not
+    proved itself. `key_header`: the header that its key is in, where that is not `Authorization: Bearer`, and `headers`
+    those that each request has. `unsent`: headers by which clients of its API say what they want, and which stay here.
 
     One deployment may differ from the others of its kind: `extra` are members for every request, in place of those that
     are made; `drop` are members that this server does not know; `also` are settings that it does.
@@ -194,6 +205,11 @@ class Backend(ABC):
     no_ids: ClassVar[str] = ""
     settings: ClassVar[tuple[str, ...]] = ()
     sections: ClassVar[tuple[str, ...]] = ()
+    endpoint: ClassVar[str] = ""
+    signs: ClassVar[bool] = False
+    key_header: ClassVar[str] = ""
+    headers: ClassVar[Mapping[str, str]] = {}
+    unsent: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self, *, extra: Mapping[str, Any] | None = None, drop: Collection[str] = (), also: Collection[str] = ()
@@ -211,6 +227,10 @@ class Backend(ABC):
     @abstractmethod
     def call(self, ask: Completion) -> HttpCall:
         """The request for a completion. Raises Unsupported for what the server cannot be asked."""
+
+    def body(self, members: dict[str, Any], *, stream: bool) -> str:
+        """The body of a request in its chat API, with what this kind of server and this deployment want beside it."""
+        raise Unsupported("a chat API", self.title)
 
     def left_of(self, schema: Json, losses: Sequence[Loss]) -> list[Loss] | None:
         """Return which of a grammar's losses are left where the server is sent the schema instead. None where it is not
@@ -263,7 +283,7 @@ class Backend(ABC):
         slot = at_least_one(model.meta.n_ctx) if model.meta is not None else None
         context = at_least_one(model.max_model_len) or slot
         root = model.root if model.root != model.id else None
-        alone = model.id if self.generic and len(models) == 1 else None
+        alone = model.id if (self.generic or self.endpoint) and len(models) == 1 else None
         return Facts(context=context, model=model.id, owner=model.owned_by, root=root, asked_as=alone)
 
     def slot_call(self, action: SlotAction, slot: int, file: str) -> HttpCall:
@@ -295,6 +315,14 @@ class Backend(ABC):
     def read_tokens(self, body: bytes) -> list[int]:
         """The ids that an answer to `tokens_call` gives. Raises UpstreamError where there are none."""
         raise UpstreamError(f"{self.name} has no tokenizer to ask")
+
+    def count_call(self, body: str) -> HttpCall | None:
+        """The request for the number of tokens in a request's body, None where it cannot be asked for that."""
+        return None
+
+    def read_count(self, body: bytes) -> int | None:
+        """The number that an answer to `count_call` gives, None where there is none."""
+        return None
 
     def written_call(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None) -> HttpCall | None:
         """The request for the prompt that the server makes of messages of a chat, None where it cannot be asked."""

@@ -365,7 +365,8 @@ class Request(Comparable, Struct, eq=False, kw_only=True, gc=False):
     request's members that have no name in `settings`; hints are shapes of members (`{"stop": "string"}`). `paths` maps
     a setting to its JSON path in the source where the API calls it otherwise, `words` members of items likewise (see
     `sources`). `archived`: what else an archive says. `generated`: ids of ours in the source, by item (`pairing`).
-    `unread`: what of a transcript is not here as it stood there, as losses at their lines.
+    `unread`: what of a transcript is not here as it stood there, as losses at their lines. `proofs`: the API whose
+    proofs its thoughts have, where that is another than `origin`.
     """
 
     conversation: Conversation = msgspec.field(default_factory=Conversation)
@@ -378,6 +379,7 @@ class Request(Comparable, Struct, eq=False, kw_only=True, gc=False):
     archived: Extra = {}
     generated: dict[str, str] = {}
     unread: list[Loss] = []
+    proofs: str | None = None
 
     @property
     def items(self) -> list[Item]:

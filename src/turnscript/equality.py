@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from turnscript.jsontext import Json, same
 
-_NOT_COMPARED = frozenset({"as_object", "at", "paths", "words", "generated", "unread"})
+_NOT_COMPARED = frozenset({"as_object", "at", "paths", "words", "generated", "unread", "proofs"})
 
 
 class Comparable:

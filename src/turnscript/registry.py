@@ -48,8 +48,13 @@ def apis() -> list[str]:
 
 
 def backends() -> list[str]:
-    """The names of all backends: the kinds of model servers that can be asked."""
-    return list(_backends())
+    """The names of the backends that continue text: the kinds of model servers that take a prompt."""
+    return [name for name, backend in _backends().items() if not backend.endpoint]
+
+
+def chat_backends() -> list[str]:
+    """The names of the backends with a chat API, to which a request is passed on."""
+    return [name for name, backend in _backends().items() if backend.endpoint]
 
 
 def get_format(name: str) -> Format:
@@ -147,6 +152,14 @@ def get_api(name: str) -> Api:
         if api.origin == name:
             return api
     raise UnknownName("API", name, known)
+
+
+def api_at(endpoint: str) -> Api:
+    """The API of an endpoint. Raises UnknownName."""
+    known = {api.endpoint: api for api in _apis().values()}
+    if endpoint in known:
+        return known[endpoint]
+    raise UnknownName("endpoint", endpoint, known)
 
 
 def origin_of(origin: str | None) -> Api | None:

@@ -13,7 +13,10 @@ import hmac
 import json
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct
 
 from turnscript.errors import InvalidInput
 
@@ -25,15 +28,30 @@ _MAC = hashlib.sha256().digest_size
 _BODY = re.compile(r"[A-Za-z0-9_-]*")  # no group: the matcher would remember where each of its repetitions began
 
 
-def seal(text: str, key: bytes) -> str:
-    """`text` as a signature that only `unseal` with the same key gives back. The same text has the same signature."""
-    packed = zlib.compress(json.dumps({"thinking": text}, separators=(",", ":")).encode())
+class Sealed(Struct, frozen=True):
+    """What a signature holds: the text, None where nobody but its server knows it, and what else was sealed with it."""
+
+    text: str | None
+    beside: Mapping[str, Any] = {}
+
+
+def seal(text: str | None, key: bytes, beside: Mapping[str, Any] | None = None) -> str:
+    """`text` as a signature that only `unseal` with the same key gives back. The same text has the same signature.
+    `beside`: more members of the JSON that is sealed."""
+    told = {} if text is None else {"thinking": text}
+    packed = zlib.compress(json.dumps({**told, **(beside or {})}, separators=(",", ":")).encode())
     return VERSION + _encode(_mac(packed, key) + packed)
 
 
 def unseal(signature: str, key: bytes, former: Iterable[bytes] = ()) -> str | None:
     """The sealed text; None for a signature that is foreign, changed, cut short or unpacks to more than `LIMIT`.
     `former`: keys that opened seals before `key` did, and still do."""
+    sealed = unsealed(signature, key, former)
+    return None if sealed is None else sealed.text
+
+
+def unsealed(signature: str, key: bytes, former: Iterable[bytes] = ()) -> Sealed | None:
+    """All that a signature holds; None as `unseal` says."""
     sealed = _decoded(signature)
     if sealed is None:
         return None
@@ -75,8 +93,8 @@ def _encode(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def _unpacked(packed: bytes) -> str | None:
-    """The text in compressed JSON. Whoever has the key can still seal something else than a thought."""
+def _unpacked(packed: bytes) -> Sealed | None:
+    """What is in compressed JSON. Whoever has the key can still seal something else than a thought."""
     unpacker = zlib.decompressobj()
     try:
         data = unpacker.decompress(packed, LIMIT + 1)
@@ -85,5 +103,7 @@ def _unpacked(packed: bytes) -> str | None:
         value = json.loads(data)
     except (zlib.error, ValueError, RecursionError):
         return None
-    text = value.get("thinking") if isinstance(value, dict) else None
-    return text if isinstance(text, str) else None
+    if not isinstance(value, dict):
+        return None
+    text = value.pop("thinking", None)
+    return Sealed(text, value) if isinstance(text, str) or (text is None and value) else None

@@ -176,6 +176,7 @@ def registered_names() -> dict[str, str]:
     """Each format, API and backend name, and the module that owns it: {"rwkv-goose": "turnscript.formats.rwkv_goose"}.
 
     Read from the modules themselves and not from the registry, so that a faulty registry cannot switch the rule off.
+    The kinds of servers with a chat API are called by words that stand in the bodies of all of them: `messages`.
     """
     owners = {}
     packages = (("turnscript.formats", "FORMATS"), ("turnscript.apis", "APIS"), ("turnscript.backends", "BACKENDS"))
@@ -183,7 +184,8 @@ def registered_names() -> dict[str, str]:
         package = importlib.import_module(package_name)
         for found in pkgutil.iter_modules(package.__path__, f"{package_name}."):
             for entry in getattr(importlib.import_module(found.name), attribute, ()):
-                owners[entry.name] = found.name
+                if not (attribute == "BACKENDS" and entry.endpoint):
+                    owners[entry.name] = found.name
     return owners
 
 

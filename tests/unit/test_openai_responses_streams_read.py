@@ -278,6 +278,21 @@ def test_hosted_tools_make_one_opaque_item_and_their_progress_nothing() -> None:
     assert [] == response.issues
 
 
+def test_items_without_an_output_index_are_told_by_their_ids() -> None:
+    """llama.cpp numbers nothing, and ends all calls together."""
+
+    def change(body: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in body.items() if key not in ("output_index", "content_index")}
+
+    calls = [ToolCall(name="f", arguments=f'{{"n": {number}}}', id=f"call_{number}") for number in (1, 2)]
+    bodies = payloads(stream(answer(TEXT, *calls, reason="tool_calls")))
+    late = [body for body in bodies if body["type"] == "response.output_item.done"]
+    told = [body for body in bodies[:-1] if body not in late]
+    response = fold(parsed(of_payloads(*map(change, [*told, *late, bodies[-1]]))))
+    assert [TEXT, *calls] == without_made_up(response.items, [TEXT, *calls])
+    assert [] == response.issues
+
+
 def test_an_event_that_nobody_knows_is_one_issue() -> None:
     odd = {"type": "response.hologram.delta", "delta": "x"}
     response = fold(parsed(of_payloads(GOOD[0], odd, odd, *GOOD[1:])))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from turnscript.conversation import Assistant, Conversation, Item, Request, Response, Text, Thinking, text_content
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from turnscript.losses import Loss
 from turnscript.registry import get_api, get_format
 from turnscript.signatures import seal, unseal
-from turnscript.thoughts import restore_thoughts, sealed, sealed_response
+from turnscript.thoughts import restore_thoughts, sealed, sealed_proofs, sealed_response
 
 KEY = b"0123456789abcdef"
 SEAL = seal("Hm.", KEY)
@@ -161,3 +162,34 @@ def test_a_restored_thought_goes_to_any_api_and_prompt_without_a_loss_of_the_sea
     rendered = get_format("rwkv-goose").render(request)
     assert "Hm." in str(rendered.value)
     assert not [loss for loss in rendered.losses if "seal" in loss.path]
+
+
+# Proofs of servers with a chat API.
+
+
+@pytest.mark.parametrize("field", ["signature", "encrypted", "redacted"])
+@pytest.mark.parametrize("content", [[Text(text="Hm.")], []], ids=["text", "hidden"])
+def test_what_a_server_proved_comes_back_to_it_and_to_nobody_else(field: str, content: list[Any]) -> None:
+    proved = Thinking(content=content, id="rs_1", **{field: "proof"})  # type: ignore[arg-type]
+    if field == "encrypted" and not content:
+        proved.summary = [Text(text="In short.")]
+    told = sealed_proofs(proved, KEY, "server-1", ids=False)
+    assert (None, None, None, None) == (told.signature, told.encrypted, told.redacted, told.id)
+    for by in ("server-1", "server-2", ""):
+        shown = [*content, *proved.summary]  # as Messages shows a thought that has a summary alone
+        came = Thinking(content=shown, signature=told.seal, at="$.messages[0]")
+        request = Request(conversation=Conversation([came]))
+        losses = restore_thoughts(request, KEY, by=by)
+        if by == "server-1":
+            assert [] == losses
+            assert came == replace(proved, seal=told.seal)
+        else:
+            assert ["$.messages[0].signature"] == [loss.path for loss in losses]
+            assert (None, None, None) == (came.signature, came.encrypted, came.redacted)
+            assert by == "" or came.seal is None
+
+
+def test_a_raw_proof_is_taken_off_where_only_a_servers_own_go_back() -> None:
+    came = Thinking(content=[Text(text="Hm.")], signature="theirs", at="$.messages[0]")
+    assert 1 == len(restore_thoughts(Request(conversation=Conversation([came])), KEY, by="server-1"))
+    assert (None, None) == (came.signature, came.seal)

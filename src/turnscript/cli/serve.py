@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 CONFIG = "turnscript.toml"
 _BACKEND = "models.default.backend"
-_OF_THE_MODEL = ("format_", "template", "kind", "context", "preset")
+_OF_THE_MODEL = ("format_", "template", "kind", "upstream_model", "context", "preset")
 """Options that are settings of the model that --backend names."""
 _PORT = click.IntRange(0, 65535)
 _NEEDS = {
@@ -50,17 +50,23 @@ Examples:
   turnscript serve --backend embedded:model.gguf
   turnscript serve --backend embedded:model.gguf --context 32768
   turnscript serve --backend http://127.0.0.1:8080 --format rwkv-goose --preset chat
+  turnscript serve --backend https://api.example.org/v1 --kind chat --upstream-model large
   turnscript serve --config turnscript.toml
   turnscript serve --config turnscript.toml --check
   turnscript serve --config ai00/assets/configs/Config.toml
 """
 
 
-@click.command(epilog=_EPILOG, short_help="Serve chat APIs over a text-completion backend.")
+@click.command(epilog=_EPILOG, short_help="Serve chat APIs over any model server.")
 @click.option("--backend", metavar="URL", help="The model server, or embedded:FILE.gguf, or replay:FOLDER.")
 @click.option("--format", "format_", metavar="NAME", help="The prompt format; by default what the model's name tells.")
 @click.option("--template", metavar="PLACE", help="The model's own chat template: a file, a folder, or a model's name.")
-@click.option("--kind", metavar="NAME", help="The kind of model server; by default what it tells of itself.")
+@click.option(
+    "--kind",
+    metavar="NAME",
+    help="The kind of model server; by default what it tells of itself. With a chat API: chat, responses or messages.",
+)
+@click.option("--upstream-model", metavar="NAME", help="What the model server calls its model, if it has several.")
 @click.option(
     "--context", type=click.IntRange(1), metavar="TOKENS", help="How many tokens a conversation of the model may have."
 )
@@ -74,7 +80,7 @@ Examples:
 @click.option("--check", is_flag=True, help="Show the settings that would be in force, and end.")
 @click.option("--json", "as_json", is_flag=True, help="With --check, for programs.")
 def serve(**options: Any) -> int:
-    """Serve the chat APIs over a backend that only continues text.
+    """Serve the chat APIs over a backend that continues text, or over one that has a chat API of its own.
 
     Clients of all APIs use the same address: http://127.0.0.1:8400, or http://127.0.0.1:8400/v1 where they want one
     that ends in a version. With --backend there is that model alone; all else that the configuration says counts.
@@ -125,7 +131,7 @@ def _reloader(options: dict[str, Any], shipped: dict[str, Any] | None = None) ->
     except InvalidConfig as error:
         if options["backend"] is not None or (error.path, error.source) != (_BACKEND, COMMAND_LINE):
             raise
-        given = [f"--{key.rstrip('_')}" for key in _OF_THE_MODEL if options[key] is not None]
+        given = [f"--{key.rstrip('_').replace('_', '-')}" for key in _OF_THE_MODEL if options[key] is not None]
         message = f"no --backend is given, so there is no model for {' and '.join(given)}"
         remedy = f"add --backend URL; for a model of {path or CONFIG}, set it there"
         raise Failed(message, remedy=remedy, code=USAGE) from None
@@ -222,13 +228,16 @@ def _banner(service: Service, address: str) -> None:
     from turnscript.gateway.doctor_findings import GIVE_KEY  # noqa: PLC0415
     from turnscript.gateway.modelformat import DETECTED  # noqa: PLC0415
     from turnscript.gateway.shipped import is_shipped  # noqa: PLC0415
+    from turnscript.registry import get_backend  # noqa: PLC0415
 
     screen = Screen()
     screen.note(f"listening on {address}")
     for served in service.models():
         takes = served.model.takes
         format_ = takes.name if takes else "no prompt format yet"
-        if takes is not None and takes.template is not None:
+        if served.model.relays:
+            format_ = get_backend(served.model.kind).title
+        elif takes is not None and takes.template is not None:
             format_ = "its own chat template"
         where = ", ".join(str(one) for one in served.model.backend)
         answers = any(up for _, up in served.servers())
@@ -243,7 +252,7 @@ def _banner(service: Service, address: str) -> None:
             screen.note(f"    {short}")
         if served.wants_key:
             screen.note(f"    it refuses to answer without its key: {GIVE_KEY}")
-        elif answers and served.model.takes is None:
+        elif answers and not served.model.settles:
             screen.note("    nothing tells which it takes: say --format NAME; `turnscript formats` lists them")
         if is_shipped(served.model):
             screen.note(

@@ -19,7 +19,7 @@ from math import inf
 from msgspec.structs import replace
 
 from turnscript.api import Api, StreamRenderer
-from turnscript.conversation import Response, Usage, dropped
+from turnscript.conversation import Response, Usage
 from turnscript.errors import TurnscriptError
 from turnscript.events import Event, MessageEnd
 from turnscript.gateway.generation import Generation
@@ -173,7 +173,7 @@ class Choices:
         bodies = []
         for number, (part, answer) in enumerate(zip(self._parts, self._answers, strict=True)):
             rendered = self._api.render_response(answer.response, part.request, reply=part.reply)
-            self._lose(number, [*dropped(answer.response.issues), *rendered.losses])
+            self._lose(number, [*answer.lost(), *rendered.losses])
             bodies.append(rendered.data)
         self._find()
         self._prepared.note_losses()
@@ -185,7 +185,7 @@ class Choices:
         ending, events = self._end
         data = self._writers[ending].send(events) + self._writers[ending].close()
         for number, (writer, answer) in enumerate(zip(self._writers, self._answers, strict=True)):
-            self._lose(number, [*dropped(answer.response.issues), *writer.losses])
+            self._lose(number, [*answer.lost(), *writer.losses])
         self._find()
         return data
 

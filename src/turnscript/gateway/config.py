@@ -51,6 +51,7 @@ from turnscript.gateway.modelformat import Found, check_fill_order, detected, na
 from turnscript.gateway.modeltemplate import NOT_SOUGHT, Sought, Wishes, begins_otherwise, is_made, unused, written
 from turnscript.gateway.secret import Secret
 from turnscript.presets import words_of
+from turnscript.registry import get_backend
 
 DEFAULT = "default"
 """What a model is called that only the command line knows."""
@@ -279,6 +280,16 @@ class Model(Struct, frozen=True, kw_only=True):
     own: Mapping[str, Format] = {}
 
     @property
+    def relays(self) -> bool:
+        """Whether its servers have a chat API, so that requests are passed on and no prompt is made."""
+        return self.kind != AUTO and bool(get_backend(self.kind).endpoint)
+
+    @property
+    def settles(self) -> bool:
+        """Whether it is known how its servers are spoken to."""
+        return self.takes is not None or self.relays
+
+    @property
     def sampling_values(self) -> Mapping[str, float]:
         """What to sample with where a request does not say: the preset's values, and `sampling` over them."""
         return _sampling_values(self.preset, self.sampling)
@@ -398,6 +409,8 @@ class Config(Struct, frozen=True, kw_only=True):
             found = named(format_).dated(("" if address.is_web else str(address.path), model.upstream_model or ""))
         elif model.prompts is not None:
             found = prompted(model.prompts)
+        elif model.relays:
+            found = Found(None, "")
         else:
             found = detected(("" if address.is_web else str(address.path), model.upstream_model or ""))
         found = found.finished(model.variant, model.first_token)
@@ -450,7 +463,7 @@ class Config(Struct, frozen=True, kw_only=True):
                 for path, kind, value in values_of(model, place)
                 if path in self.origins
             ]
-            if f"{place}.format" not in self.origins:
+            if f"{place}.format" not in self.origins and not model.relays:
                 found.append(Setting(f"{place}.format", told, model.why or "detected"))
             found += [
                 Setting(f"{place}.sampling.{name}", f"{value:g}", f"the preset {model.preset}")

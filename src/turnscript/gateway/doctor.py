@@ -13,7 +13,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from turnscript.errors import TurnscriptError, UpstreamError
-from turnscript.gateway import doctor_load, doctor_server, doctor_suite, doctor_tokens, doctor_words
+from turnscript.gateway import doctor_chat, doctor_load, doctor_server, doctor_suite, doctor_tokens, doctor_words
 from turnscript.gateway.config import Config, Model
 from turnscript.gateway.doctor_findings import Check, Findings
 from turnscript.gateway.doctor_probe import PATIENCE, Patient
@@ -39,6 +39,12 @@ REST: dict[str, Look] = {
     "cancel": doctor_load.cancel,
     "parallel": doctor_load.parallel,
 }
+CHAT: dict[str, Look] = {
+    "reachable": doctor_server.reachable,
+    "about": doctor_chat.about,
+    "answers": doctor_chat.answers,
+}
+"""All that is looked at where the server has a chat API: it makes its prompts itself, and reads what comes of them."""
 SUITE: dict[str, Look] = {"tool calls": doctor_suite.tool_calls}
 
 _START = "start the model server, wait until it has loaded its model, or correct its URL"
@@ -81,10 +87,13 @@ async def examine(model: Model, config: Config, listener: Listener, *, quick: bo
 
 
 async def _look_at(patient: Patient, listener: Listener, *, quick: bool) -> None:
-    for name, look in FIRST.items():
+    relays = patient.served.model.relays
+    for name, look in (CHAT if relays else FIRST).items():
         check = await _checked(name, look, patient, listener)
         if check.state == "fault" and (name == "reachable" or (name == "streams" and not patient.sample.text)):
             return
+    if relays:
+        return
     for name, look in REST.items():
         await _checked(name, look, patient, listener)
     if not quick and patient.format is not None:

@@ -14,13 +14,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from turnscript.backend import Piece
-from turnscript.conversation import Issue, Item, Response, Thinking, Usage, text_content
+from turnscript.conversation import Issue, Item, Response, Thinking, Usage, dropped, text_content
 from turnscript.events import Event, MessageEnd, PartEnd
 from turnscript.gateway.blanks import Blanks
 from turnscript.gateway.checks import CallFinding, CallGate
 from turnscript.gateway.forcing import OneCall
 from turnscript.gateway.scoring import Scoring
 from turnscript.gateway.thinking import ThoughtMeter
+from turnscript.losses import Loss
 from turnscript.reasons import is_cut
 
 LENGTH = "length"
@@ -192,6 +193,10 @@ class Generation:
     def findings(self) -> list[CallFinding]:
         """What was found about its calls."""
         return self._controls.gate.findings if self._controls.gate is not None else []
+
+    def lost(self) -> list[Loss]:
+        """What of the answer is in none of its items."""
+        return dropped(self.response.issues)
 
     @property
     def text(self) -> str:

@@ -12,7 +12,8 @@ done here, each with a `Loss` unless it means nothing to a model at all:
   additions and removals in the middle of a conversation, become a `ToolsChange` where they stand.
 - A `ToolsChange` before anybody has spoken is the list of tools itself.
 - Proofs of thoughts that another server made are taken off: whoever restored the thoughts has reported them. A thought
-  with nothing else in it is dropped, because a model would take it for one that was empty.
+  with nothing else in it is dropped, because a model would take it for one that was empty. Proofs that are those of
+  the server that reads the request stay, and all of such a thought.
 - Texts without a character are dropped: in answers, which a model would otherwise not have begun like that; in
   instructions; and beside other parts.
 
@@ -345,6 +346,8 @@ class _Cleaning:
     def _item(self, item: Item) -> Item | None:
         """An item without what a model need not read; None if nothing of it is left."""
         if type(item) is Thinking and (item.signature or item.encrypted or item.redacted):
+            if self._request.proofs is not None:
+                return item
             if not any(type(part) is not Text or part.text for part in (*item.content, *item.summary)):
                 return None  # there is nothing to read in it
             item = replace(item, signature=None, encrypted=None, redacted=None)

@@ -19,7 +19,7 @@ from turnscript.errors import UnknownName
 from turnscript.gateway.addresses import Address, read_address
 from turnscript.gateway.secret import SHOWN, Secret
 from turnscript.presets import get_preset, presets
-from turnscript.registry import backends, is_format
+from turnscript.registry import backends, chat_backends, is_format
 
 RESTART = "restart"
 """Marks a setting that only counts when the server starts."""
@@ -414,7 +414,7 @@ class AnyTable(Kind, frozen=True):
         return in_toml(text) if text.lstrip().startswith("{") else text
 
 
-BACKEND = Named("the name of a backend", backends, (AUTO,))
+BACKEND = Named("the name of a backend", lambda: [*backends(), *chat_backends()], (AUTO,))
 PRESET = Named("the name of a preset", presets)
 
 

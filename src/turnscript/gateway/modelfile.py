@@ -28,6 +28,12 @@ from turnscript.tableio.writing import write_toml
 
 _KEYS = ("api_key", "api_key_env", "api_key_file")
 NOTHING = Found(None, "")
+_OF_CHATS = frozenset(
+    {"backend", "kind", "extra", "drop", "also", *_KEYS, "headers", "headers_env", "headers_file", "upstream_model"}
+    | {"aliases", "preset", "sampling", "context", "trained_context", "max_tokens", "max_tokens_limit", "slots"}
+    | {"timeouts", "state", "saved_slots"}
+)
+"""Settings of a model whose server has a chat API, and those that another check refuses. The others are of prompts."""
 
 
 class Reads(Protocol):
@@ -85,7 +91,13 @@ def _read(reader: Reads, name: str, given: Any, own: Mapping[str, Format], chang
     _check_local(reader, at, model)
     _check_kind(reader, at, model)
     model = replace(model, own=_known(own, changed))
-    if model.template is not None:
+    if model.relays:
+        found = NOTHING
+        for key in [key for key in read if key not in _OF_CHATS]:
+            reader.wrong(
+                (*at, key), f"the backend is of the kind {model.kind!r}, which takes no prompt: leave this out"
+            )
+    elif model.template is not None:
         model, found = _templated(reader, at, model)
     else:
         found = _format(reader, at, model, own, changed)

@@ -182,7 +182,7 @@ class Restorer:
             rest = part.arguments.removeprefix("".join(told))
             if rest:
                 out.append(PartDelta(event.index, rest))
-        out.append(PartEnd(event.index, part, event.raw))
+        out.append(PartEnd(event.index, part, event.raw, event.origin))
 
     def _origin(self, part: Item | None) -> Origin | None:
         if type(part) is not ToolCall or part.namespace is not None:

@@ -122,8 +122,11 @@ class Offer(Struct):
         return found
 
 
-def offer(request: Request, format_: Format, options: Offering = OFFERING, *, hidden: Sequence[Tool] = ()) -> Offer:
+def offer(
+    request: Request, format_: Format | None, options: Offering = OFFERING, *, hidden: Sequence[Tool] = ()
+) -> Offer:
     """What a model is offered of a request's tools. `hidden`: tools that may be called though no prompt shows them.
+    `format_`: None where no prompt is made, so that tools can be told in words alone where they come later.
 
     Raises InvalidRequest, with a path, for tools that are refused and for a choice that cannot be met.
     """
@@ -141,7 +144,7 @@ def _calls_nothing(request: Request, items: Sequence[Item]) -> bool:
 
 
 class _Offering:
-    def __init__(self, request: Request, format_: Format, options: Offering) -> None:
+    def __init__(self, request: Request, format_: Format | None, options: Offering) -> None:
         self._request = request
         self._options = options
         self._losses: list[Loss] = []
@@ -149,7 +152,7 @@ class _Offering:
         self._taken = {tool.name for tool in all_tools(request) if tool.type != NAMESPACE and tool.name is not None}
         self._origins: dict[str, Origin] = {}
         self._callable: dict[str, Tool] = {}
-        self._turns = format_.document.turns
+        self._turns = () if format_ is None else format_.document.turns
 
     def run(self, hidden: Sequence[Tool]) -> Offer:
         request = self._request

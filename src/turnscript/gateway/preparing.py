@@ -177,7 +177,7 @@ class Prepared(Struct, kw_only=True):
         if isinstance(self.ask.prompt, str) and not self.ask.media:
             self.served.learn_ratio(len(self.ask.prompt) + len(generated), said.prompt)
         self.ask, self.shortened = replace(self.ask, max_tokens=now), self.shortened + 1
-        if _limit_of(self.request) is not None:
+        if limit_of(self.request) is not None:
             path = self.request.paths.get("max_tokens", "$.max_tokens")
             self.lose([Loss(path, "approximated", f"{before} became {now}: the context holds no more")])
             self.note_losses()
@@ -362,7 +362,7 @@ class Preparation(Struct, kw_only=True):
         return constraining.held(prompt, self.served.backends(), self.served.model, losses)
 
     def _thinking(self, request: Request, format_: Format) -> thinking.ThinkingPlan:
-        model, limit = self.served.model, _limit_of(request)
+        model, limit = self.served.model, limit_of(request)
         default, settings = _THINKS.get(model.thinking), request.settings
         if settings.thinking is None and settings.effort is None and not default:
             return thinking.ThinkingPlan(default, None, [])  # as most requests leave it
@@ -393,7 +393,7 @@ class Preparation(Struct, kw_only=True):
 
     async def _fitted(self, request: Request, text: str | list[int], losses: list[Loss]) -> tuple[int, int]:
         """The tokens of the prompt, and how many the answer may have."""
-        served, said = self.served, _limit_of(request)
+        served, said = self.served, limit_of(request)
         tokens = served.estimate(text) + len(served.before) if isinstance(text, str) else len(text)
         if not self.fits:
             return tokens, 1
@@ -526,7 +526,7 @@ def _call_policy(policy: Policy) -> CallPolicy:
     return CallPolicy(action=policy.invalid_calls)
 
 
-def _limit_of(request: Request) -> int | None:
+def limit_of(request: Request) -> int | None:
     """How many tokens a request lets its answer have, None where it leaves that open."""
     said = request.settings.max_tokens
     return None if said == forcing.NO_LIMIT else said

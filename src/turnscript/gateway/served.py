@@ -205,7 +205,7 @@ class Served:
     def known(self) -> bool:
         """Whether all is known of its servers that anybody waits for, as it is for most requests."""
         model = self.model
-        return self._pool is not None and model.takes is not None and (model.context is not None or not self._is_mute())
+        return self._pool is not None and model.settles and (model.context is not None or not self._is_mute())
 
     def _is_mute(self) -> bool:
         """Whether its servers have told nothing of themselves, and are to be asked again."""
@@ -216,7 +216,7 @@ class Served:
 
         What would only be good to know nobody waits for: a server that is busy may say nothing for minutes.
         """
-        if self._pool is None or self.model.takes is None:
+        if self._pool is None or not self.model.settles:
             await asyncio.shield(self._learned())
         elif not self.known:
             self._ask_again = monotonic() + _ASK_AGAIN
@@ -238,7 +238,8 @@ class Served:
             members = [self._member(upstream) for upstream in await self._upstreams()]
             self._pool = Pool(members, renewed=self._heed)
             await self._pool.__aenter__()
-            self.counts_tokens = self._pool.members[0].upstream.backend.tokens_call("") is not None
+            backend = self._pool.members[0].upstream.backend
+            self.counts_tokens = (backend.count_call("{}") if backend.endpoint else backend.tokens_call("")) is not None
         if self._facts == Facts():
             told = await _first_told([member for member in self._pool.members if member.upstream.url not in self._mute])
             self._mute.clear()  # they are asked the next time
@@ -254,6 +255,8 @@ class Served:
 
     def _modelled(self, facts: Facts, url: str) -> Model:
         """Return the model as it is with what its server says."""
+        if self.model.relays:
+            return self.configured
         names = [str(one.path) for one in self.configured.backend if not one.is_web]
         inside = next((str(engine.path) for engine in self._engines if engine.url == url), url)
         sought = template_of(facts, inside, [*names, self.configured.upstream_model or ""])
@@ -420,9 +423,9 @@ class Served:
     def card(self, name: str | None = None) -> ModelCard:
         """The model as lists show it, under its own name or under an alias."""
         takes = self.model.takes
-        thinks = takes is not None and not self.model.older
+        thinks = self.model.relays or (takes is not None and not self.model.older)
         answer = self.model.max_tokens_limit or self.context
-        shapes = takes_grammars(self.backends(), self.model)
+        shapes = self.model.relays or takes_grammars(self.backends(), self.model)
         return ModelCard(
             id=name or self.name,
             created=self.created,

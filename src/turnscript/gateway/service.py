@@ -11,7 +11,7 @@ from time import monotonic, time
 
 from msgspec.structs import replace
 
-from turnscript.conversation import Issue, Request, Usage, dropped
+from turnscript.conversation import Issue, Request, Usage
 from turnscript.errors import InvalidInput, Overloaded, TooLarge, TurnscriptError, Unsupported, UpstreamError
 from turnscript.gateway.apart import Apart
 from turnscript.gateway.aside import GRAMMAR_TAKES, LARGE, Aside
@@ -29,6 +29,7 @@ from turnscript.gateway.memory import Memory
 from turnscript.gateway.metrics import Metrics
 from turnscript.gateway.outlet import Heart
 from turnscript.gateway.preparing import Leaned, Preparation, Prepared
+from turnscript.gateway.relay import Relaying
 from turnscript.gateway.reload import Reloader
 from turnscript.gateway.reports import PATH, Reported, Reports
 from turnscript.gateway.room import Room
@@ -315,7 +316,7 @@ class Service:
             leaned = await self._unpacked(request, serving, leaned)
         if leaned.size > size:  # the body has its share already
             share.take(leaned.size)
-        preparation = Preparation(
+        preparation = (Relaying if served.model.relays else Preparation)(
             served=served,
             caller=caller,
             headers=visit.headers,
@@ -383,7 +384,7 @@ class Service:
     async def finish(self, visit: Visit, prepared: Prepared, generation: Generation) -> bytes:
         """Keep what is to be kept of an answer, before its client is told that it is whole. Returns it as a body."""
         self.conclude(prepared, generation)
-        prepared.losses += dropped(generation.response.issues)
+        prepared.losses += generation.lost()
         body, later = b"", 0
         if prepared.keep or not prepared.streams or prepared.detached:
             rendered = visit.api.render_response(generation.response, prepared.request, reply=prepared.reply)

@@ -79,8 +79,12 @@ class Upstream:
         self.name = named(url, told=told)
         self.secrets = secrets_of(url, key, headers)
         self.mask = Mask(self.secrets)
+        sends = dict(backend.headers) | ({backend.key_header: key} if key and backend.key_header else {})
+        theirs = {name.lower() for name in headers or ()}
+        sends = {name: value for name, value in sends.items() if name not in theirs} | dict(headers or {})
+        bearer = None if backend.key_header else key
         self.transport = transport or HttpTransport(
-            url, base_of(url, backend), key, self.timeouts.connect, headers, told=told
+            url, base_of(url, backend), bearer, self.timeouts.connect, sends, told=told
         )
         self.wants_key = False
         """Whether it has refused the last small question for want of a key, or of another one."""
@@ -198,6 +202,10 @@ class Upstream:
 
     async def count(self, text: str) -> int | None:
         """How many tokens a prompt has; None if the server cannot tell."""
+        if self.backend.endpoint:
+            call = self.backend.count_call(text)
+            body = await self.told(call) if call is not None else None
+            return self.backend.read_count(body) if body is not None else None
         try:
             ids = await self.tokens(text)
         except UpstreamError:

@@ -340,16 +340,17 @@ class Writer:
         blocks.append(block)
 
     def _thought(self, item: Thinking) -> Body | None:
-        if item.redacted is not None and not self.foreign:
+        proved = self.rendering.proved
+        if item.redacted is not None and proved:
             return {"type": "redacted_thinking", "data": item.redacted}
         texts = [part.text for part in item.content if isinstance(part, Text)]
         if not self.native:
             texts = self._foreign_thought(item, texts)
-            if not any(texts):
+            if not any(texts) and not (proved and item.signature):
                 self.lose(item, "", "dropped", "a thought without text is nothing here")
                 return None
         block: Body = {"type": "thinking", "thinking": "".join(texts)}
-        if item.signature is not None and not self.foreign:
+        if item.signature is not None and proved:
             block["signature"] = item.signature
         elif self.foreign or not (shape_of(item) == "absent" or "signature" in item.extra):
             block["signature"] = ""
@@ -357,7 +358,7 @@ class Writer:
 
     def _foreign_thought(self, item: Thinking, texts: list[str]) -> list[str]:
         """The texts of a thought that this API did not think, everything else about it reported."""
-        for name, proof in (("data", item.redacted), ("signature", item.signature if self.foreign else None)):
+        for name, proof in (("data", item.redacted), ("signature", None if self.rendering.proved else item.signature)):
             if proof is not None:
                 self.lose(item, f".{name}", "dropped", "a proof is only for the API that made it")
         self._unheld(item, encrypted_content=item.encrypted, id=item.id)

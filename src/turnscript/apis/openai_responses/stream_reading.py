@@ -40,7 +40,7 @@ from turnscript.behind import DONE, Behind
 from turnscript.conversation import Assistant, Issue, Item, Opaque, Refusal, Thinking, ToolCall
 from turnscript.errors import InvalidRequest, UpstreamError
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
-from turnscript.jsontext import Json, plain
+from turnscript.jsontext import Json, plain, read_object
 from turnscript.sse import SseReader
 
 _LIFECYCLE = frozenset({"response.created", "response.queued", "response.in_progress"})
@@ -87,6 +87,7 @@ class _Told(Struct, gc=False):
     type: str | UnsetType = UNSET
     output_index: int | UnsetType = UNSET
     content_index: object = None
+    item_id: object = None
     delta: Json | UnsetType = UNSET
     item: Json | UnsetType = UNSET
     part: Json | UnsetType = UNSET
@@ -117,6 +118,7 @@ class StreamReader:
         self._error: UpstreamError | None = None
         self._parts: dict[int, ToldPart] = {}
         self._by_name: dict[tuple[object, ...], ToldPart] = {}
+        self._ids: dict[str, int] = {}  # of items that were announced without an output index
         self._waiting: deque[ToldPart] = deque()  # in the order of the output, not ended yet
         self._held: PartEnd | None = None  # of the item that may be the last: the end shows what its status says
         self._items: list[Item] = []
@@ -245,12 +247,14 @@ class StreamReader:
     # Items.
 
     def _added(self, told: _Told, text: str) -> None:
-        index = _index(told, "response.output_item.added", text)
+        index = len(self._parts) if told.output_index is UNSET else told.output_index
         if index in self._parts:
             raise UpstreamError(f"the server announced two items at output index {index}", body=_start(text))
         if told.item is UNSET:
             raise UpstreamError("the server announced an item without saying which", body=_start(text))
         item = read_output(told.item, "$.output", index)
+        if told.output_index is UNSET:
+            self._ids |= dict.fromkeys(_ids(told.item), index)
         self._new(index, item if item is not None else announced_call(told.item, index))
 
     def _new(self, index: int, item: Item) -> ToldPart:
@@ -302,7 +306,7 @@ class StreamReader:
             self._events.append(PartDelta(part.index, piece))
 
     def _item_done(self, told: _Told, text: str) -> None:
-        index = _index(told, "response.output_item.done", text)
+        index = self._index(told, "response.output_item.done", text)
         if told.item is UNSET:
             raise UpstreamError("the server ended an item without saying which", body=_start(text))
         item = read_output(told.item, "$.output", index)
@@ -453,10 +457,19 @@ class StreamReader:
     # Faults.
 
     def _part(self, told: _Told, type_: str, text: str) -> ToldPart:
-        part = self._parts.get(_index(told, type_, text))
+        part = self._parts.get(self._index(told, type_, text))
         if part is None:
             raise UpstreamError(f"the server sent a {type_} for an item that it never announced", body=_start(text))
         return part
+
+    def _index(self, told: _Told, type_: str, text: str) -> int:
+        """Where the item of an event stands. llama.cpp does not say: there its id tells, or it is the last one."""
+        if told.output_index is not UNSET:
+            return told.output_index
+        if not self._ids:
+            raise UpstreamError(f"the server sent a {type_} without an output index", body=_start(text))
+        ids = _ids(told.item) if told.item is not UNSET else [str(told.item_id)]
+        return next((self._ids[id_] for id_ in ids if id_ in self._ids), len(self._parts) - 1)
 
     def _issue(self, kind: str, detail: str) -> None:
         if detail not in self._known:
@@ -476,10 +489,10 @@ def _read(text: str) -> _Told:
         raise UpstreamError(reason, body=_start(text)) from None
 
 
-def _index(told: _Told, type_: str, text: str) -> int:
-    if told.output_index is UNSET:
-        raise UpstreamError(f"the server sent a {type_} without an output index", body=_start(text))
-    return told.output_index
+def _ids(item: Json) -> list[str]:
+    """What the events of an item may call it."""
+    members = read_object(item) if bytes(item)[:1] == b"{" else {}
+    return [id_ for name in ("id", "call_id") if name in members and isinstance(id_ := plain(members[name]), str)]
 
 
 def _text(value: Json, type_: str, text: str) -> str:

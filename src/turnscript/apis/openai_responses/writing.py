@@ -272,7 +272,7 @@ def _thinking(writer: Writer, item: Thinking) -> None:
     if item.content or (writer.hinted and shape_of(item) == "empty"):
         body["content"] = writer.parts(item, item.content, REASONING)
     if item.encrypted is not None:
-        if rendering.foreign:
+        if not rendering.proved:
             rendering.lose(f"{writer.at(item)}.encrypted_content", "dropped", "only its own API can read it")
         else:
             body["encrypted_content"] = item.encrypted
