@@ -67,10 +67,11 @@ def get_format(name: str) -> Format:
         if name in known:
             return known[name]
         path, member = _file_of(name)
-        if not path and name in _tables():
-            return _of_table(name)
+        has_table = not path and name in _tables()
     except _NO_TEXT:
-        path, member = "", ""
+        path, member, has_table = "", "", False
+    if has_table:
+        return _of_table(name)
     if not path:
         raise UnknownName("format", name, named_formats())
     found = {format_.name: format_ for format_ in load_formats(Path(path))}
