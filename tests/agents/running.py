@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import distributions
 from pathlib import Path
@@ -99,23 +99,31 @@ def watched(app: Any, exchanges: list[Exchange]) -> Any:
 
 
 @asynccontextmanager
-async def gateway(model: Model) -> AsyncIterator[Gateway]:
-    """A gateway in front of a scripted model."""
+async def gateway(model: Model, through: Sequence[str] = ()) -> AsyncIterator[Gateway]:
+    """A gateway in front of a scripted model. `through`: kinds of chat API by which gateways before it ask that one."""
     running = Gateway()
-    async with Scripted(model) as backend:
+    async with Scripted(model) as backend, AsyncExitStack() as stack:
         config = Config.for_backend(backend.url, model.format, kind="completions")
-        server = Server(Service(replace(config, server=replace(config.server, port=0))))
-        server.config.app = watched(server.config.app, running.exchanges)
-        serving = asyncio.create_task(server.serve())
-        try:
-            while not server.started:
-                assert not serving.done(), "the gateway has ended at once"
-                await asyncio.sleep(0.01)
-            running.url = f"http://127.0.0.1:{server.port}"
-            yield running
-        finally:
-            server.should_exit = True
-            await serving
+        for kind in through:
+            config = Config.for_backend(await stack.enter_async_context(_served(config, [])), kind=kind)
+        running.url = await stack.enter_async_context(_served(config, running.exchanges))
+        yield running
+
+
+@asynccontextmanager
+async def _served(config: Config, exchanges: list[Exchange]) -> AsyncIterator[str]:
+    """The address of a gateway, whose answers are noted."""
+    server = Server(Service(replace(config, server=replace(config.server, port=0))))
+    server.config.app = watched(server.config.app, exchanges)
+    serving = asyncio.create_task(server.serve())
+    try:
+        while not server.started:
+            assert not serving.done(), "the gateway has ended at once"
+            await asyncio.sleep(0.01)
+        yield f"http://127.0.0.1:{server.port}"
+    finally:
+        server.should_exit = True
+        await serving
 
 
 def environment(home: Path) -> dict[str, str]:

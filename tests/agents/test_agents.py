@@ -26,7 +26,9 @@ UNIVERSAL, GOOSE = FORMATS
 
 @dataclass(frozen=True)
 class Way:
-    """A way to run an agent. `{file}` is the file with the word; `turns`: the calls that the model makes."""
+    """A way to run an agent. `{file}` is the file with the word; `turns`: the calls that the model makes;
+    `through`: the kind of chat API that the gateway asks for its model.
+    """
 
     client: str
     arguments: tuple[str, ...]
@@ -34,11 +36,12 @@ class Way:
     format: str = UNIVERSAL
     streams: bool = True
     title: str = ""
+    through: str = ""
 
     @property
     def label(self) -> str:
         """The name of the test."""
-        return "-".join(filter(None, [self.client, self.title, self.format]))
+        return "-".join(filter(None, [self.client, self.title, self.through, self.format]))
 
 
 def once(tool: str, given: Mapping[str, Any]) -> tuple[tuple[Call, ...], ...]:
@@ -66,6 +69,9 @@ WAYS = [
     *(Way("codex", _CODEX, ((_CAT,),), one) for one in FORMATS),
     Way("codex", _CODEX, ((_CAT, Call("exec_command", {"cmd": "ls"})),), title="two at once"),
     Way("codex", _CODEX, ((Call("multi_agent_v1__close_agent", {"target": "x"}),), (_CAT,)), title="namespace"),
+    # A server with a chat API of its own stands behind the gateway.
+    *(Way("claude", ("-p", QUESTION), ((_READ,), (_READ,)), through=one) for one in ("chat", "responses")),
+    *(Way("codex", _CODEX, ((_CAT,), (_CAT,)), through=one) for one in ("messages", "chat")),
     *(Way("opencode", ("run", QUESTION), once("read", {"filePath": "{file}"}), one) for one in FORMATS),
     Way("qwen", ("-p", QUESTION), once("read_file", {"file_path": "{file}"})),
     Way("pi", ("-p", QUESTION), once("read", {"path": "{file}"})),
@@ -109,11 +115,13 @@ def seat(tmp_path: Path) -> Seat:
     return Seat(tmp_path)
 
 
-def launched(seat: Seat, model: Model, *runs: Sequence[str]) -> tuple[list[Ended], list[Exchange]]:
+def launched(
+    seat: Seat, model: Model, *runs: Sequence[str], through: Sequence[str] = ()
+) -> tuple[list[Ended], list[Exchange]]:
     """Clients started one after the other against one gateway, and its answers."""
 
     async def scenario() -> tuple[list[Ended], list[Exchange]]:
-        async with gateway(model) as running:
+        async with gateway(model, through) as running:
             return [await launch(running.url, one, seat.home, seat.work) for one in runs], running.answers
 
     return asyncio.run(scenario())
@@ -128,7 +136,7 @@ def test_a_client_is_installed_in_the_version_that_its_recipe_names(name: str) -
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.label)
 def test_an_agent_calls_a_tool_and_answers(way: Way, seat: Seat) -> None:
     model = seat.model(way.turns, way.format)
-    [ended], answers = launched(seat, model, [way.client, *way.arguments])
+    [ended], answers = launched(seat, model, [way.client, *way.arguments], through=[way.through] if way.through else [])
     assert seat.answered(ended), ended
     assert [True] * len(way.turns) == model.went_on
     if CLIENTS[way.client].prompt and way.format == UNIVERSAL and not way.title:
