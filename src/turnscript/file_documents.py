@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from turnscript.api import Api
 from turnscript.conversation import Request
 from turnscript.convert import parse
 from turnscript.engine.files import FileSequence
@@ -59,13 +60,18 @@ def files_in(source: bytes | str, name: str = AUTO, order: str = "", *, holes: b
 
 
 def render_files(sequence: FileSequence, to: str, order: str = "") -> Rendered[str] | Rendered[dict[str, object]]:
-    """Return files as a document of a format, in an order of it, or as JSON. Raises Unsupported where there is no place
-    for them, UnknownName, InvalidConversation."""
+    """Return files as a document of a format, in an order of it, or as JSON; a text with a hole alone also as a body of
+    an API for bare texts. Raises Unsupported where there is no place for them, UnknownName, InvalidConversation."""
     if to == FILES:
         if order:
             raise Unsupported("an order", "JSON", f"JSON has no orders; leave {order!r} out, or name a format")
         return Rendered(files_body(sequence), [])
     target = lookup(to)
+    only = sequence.files[0] if len(sequence.files) == 1 else ""
+    if isinstance(target, Api) and target.serving.bare and isinstance(only, Fill) and not order:
+        body: dict[str, object] = {"prompt": only.prefix, "suffix": only.suffix}
+        filled = [Loss("$.files[0].middle", "dropped", "a request asks for it")] if only.middle is not None else []
+        return Rendered(body, filled)
     if not isinstance(target, Format) or target.document.files is None:
         message = f"these are files, or a text with a hole, and {to} has no place for them; choose {_places()}"
         raise Unsupported("files and texts with a hole", to, message)

@@ -162,6 +162,20 @@ def test_a_conversation_of_a_format_with_files_stays_one() -> None:
 # What is refused.
 
 
+def test_a_text_with_a_hole_alone_is_a_body_of_completions() -> None:
+    """And back: `prompt` and `suffix` are a hole wherever they are read."""
+    for source in ({"files": [{"prefix": "P", "suffix": "S"}]}, {"prompt": "P", "suffix": "S"}):
+        result = convert("--to", "openchatml", stdin=body(source))
+        back = convert("--to", "openai-completions", stdin=result.stdout.encode())
+        assert (0, {"prompt": "P", "suffix": "S"}) == (back.exit_code, json.loads(back.stdout))
+        assert "no losses" in back.stderr
+    written = {"files": [{"prefix": "P", "suffix": "S", "middle": "M"}]}
+    result = convert("--to", "openai-completions", stdin=body(written))
+    assert "$.files[0].middle: dropped: a request asks for it" in result.stderr
+    several = convert("--to", "openai-completions", stdin=body(HOLE))
+    assert (1, "") == (several.exit_code, several.stdout)
+
+
 @pytest.mark.parametrize(
     ("source", "path"),
     [
