@@ -38,12 +38,13 @@ class Source(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """A row of the inputs, encoded. `whole`: each example with its sample, before anything was cut; empty for a row
-    that is set aside. `samples`: what the outputs should hold of it, `said` and `chats`: what each says, and that as
-    messages, where an output holds these.
+    """A row of the inputs, encoded. `size`: its bytes there. `whole`: each example with its sample, before anything was
+    cut; empty for a row that is set aside. `samples`: what the outputs should hold of it, `said` and `chats`: what each
+    says, and that as messages, where an output holds these.
     """
 
     source: Source
+    size: int
     whole: list[tuple[Example, Sample]]
     samples: list[Sample]
     said: list[Example | None]
@@ -76,7 +77,7 @@ class Inputs:
         Those that are left out are read, and not encoded. When all are read, `count` says how many there were, and
         `places` how many numbers they have.
         """
-        waiting: list[tuple[Source, list[Example]]] = []
+        waiting: list[tuple[Source, int, list[Example]]] = []
         size = 0
         found = read(moved(part, self._prepared.folder).piece, limit=self._prepared.plan.row_bytes)
         form = self._forms[self._prepared.files[part.file].form]
@@ -87,7 +88,7 @@ class Inputs:
             if not chosen(count, source) or (raw.problem is not None and raw.readings is None):
                 continue
             examples = examples_of(form, raw)
-            waiting.append((source, [] if isinstance(examples, Problem) else examples))
+            waiting.append((source, len(raw.data), [] if isinstance(examples, Problem) else examples))
             size += len(raw.data)
             if len(waiting) >= BATCH_ROWS or size >= BATCH_BYTES:
                 yield from self._encoded(waiting)
@@ -95,9 +96,9 @@ class Inputs:
         yield from self._encoded(waiting)
         self.places = found.numbers
 
-    def _encoded(self, rows: Sequence[tuple[Source, list[Example]]]) -> Iterator[Expected]:
-        for (source, _), made in zip(rows, self._made.make([examples for _, examples in rows]), strict=True):
-            yield Expected(source, made.whole, made.samples, made.said, made.chats)
+    def _encoded(self, rows: Sequence[tuple[Source, int, list[Example]]]) -> Iterator[Expected]:
+        for (source, size, _), made in zip(rows, self._made.make([examples for *_, examples in rows]), strict=True):
+            yield Expected(source, size, made.whole, made.samples, made.said, made.chats)
 
 
 class Candidate(NamedTuple):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from turnscript.datasets.chat_checks import chat_faults
 from turnscript.datasets.expectation import Expected, Fingerprints, Inputs, Source
 from turnscript.datasets.preparation import Prepared
-from turnscript.datasets.rowsamples import unlike_of
+from turnscript.datasets.rowsamples import BATCH_BYTES, unlike_of
 from turnscript.datasets.sample_checks import Checker, SampleCounts
 from turnscript.datasets.shard import Done, Tell, seldom_collected
 from turnscript.datasets.shardfiles import TemplateCounts
@@ -26,7 +26,7 @@ from turnscript.datasets.shardfiles import TemplateCounts
 MOST = 100
 """So many faults of a shard are kept; all are counted."""
 _TOGETHER = 1 << 16
-"""Rows are looked at together, of so many tokens."""
+"""Rows are looked at together, of so many tokens, and of no more bytes than are encoded together."""
 
 
 class Fault(Struct, frozen=True):
@@ -80,14 +80,15 @@ class ShardChecks:
                 continue
             prints = Fingerprints(chats=self._prepared.chats)
             waiting: list[Expected] = []
-            tokens = 0
+            tokens = size = 0
             for row in self._inputs.of_part(part, self._chosen(before)):
                 prints.add(row)
                 waiting.append(row)
                 tokens += sum(len(sample.ids) for _, sample in row.whole)
-                if tokens >= _TOGETHER:
+                size += row.size
+                if tokens >= _TOGETHER or size >= BATCH_BYTES:
                     _look(seen, at, waiting, checker)
-                    waiting, tokens = [], 0
+                    waiting, tokens, size = [], 0, 0
                     tell(Done(seen.rows))
             _look(seen, at, waiting, checker)
             before += self._inputs.count
