@@ -244,12 +244,21 @@ def until_over(sdk: openai.OpenAI, id_: str) -> Any:
     raise AssertionError("it never ends")
 
 
+def until_asked(speaker: Speaker) -> None:
+    """Wait until the model was asked for all that it has to say."""
+    end = time.monotonic() + 20
+    while speaker.left:
+        assert time.monotonic() < end, "the model is not asked"
+        time.sleep(0.01)
+
+
 def test_an_answer_in_the_background_can_be_cancelled(sdk: openai.OpenAI, talk: Talk, speaker: Speaker) -> None:
     wire = speaker.wire
     speaker.say(text("Never told."))
     speaker.wire = type(wire)(wire.kind, wire.path, lambda asked, written: [STREAM, HANG], wire.models)
     try:
         told = sdk.responses.create(model="m", input="Hello", background=True)
+        until_asked(speaker)
         assert "cancelled" == sdk.responses.cancel(told.id).status
         assert "cancelled" == sdk.responses.retrieve(told.id).status
     finally:
