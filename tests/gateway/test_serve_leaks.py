@@ -29,7 +29,7 @@ REQUESTS = [
     for stream in (True, False)
 ]
 LONG = settings.get_current_profile_name() == "fuzz"
-CLIENTS, SPREAD = (3300, 200_000) if LONG else (660, 700_000)
+CLIENTS, SPREAD = 3300 if LONG else 660, 1_200_000
 """How many come, each with three requests and more, and how many bytes more a settled process may have at their end."""
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -108,13 +108,14 @@ def test_thousands_of_clients_leave_no_memory_and_no_connection(tmp_path: Path) 
     async def run() -> None:
         async with serving(tmp_path, SMALL, memory={"size": 300_000}, store={"size": 300_000}) as process:
             numbers, asked, found = itertools.count(), 0, list[int]()
-            for _ in range(10):
+            for _ in range(20):
                 asked += await crowd(process.url, itertools.islice(numbers, CLIENTS // 10))
                 process.signal(signal.SIGUSR1)
                 await until(lambda: len(process.events("collected")) > len(found))
                 found.append(memory(process))
-            assert asked > 3 * CLIENTS
-            assert max(found[4:]) - found[4] < SPREAD, found
+            assert asked > 6 * CLIENTS
+            # What the allocator holds settles slowly. A kilobyte that each request left would be twice the bound.
+            assert max(found[8:]) - found[8] < SPREAD, found
             assert files(process) < 40
 
     asyncio.run(run())
