@@ -40,15 +40,23 @@ _TOOLS = ToolList()
 
 def write_document(document: Document, request: Request, archive: bool, policy: str = AUTO) -> Writer:
     """Return all spans of a request and what was lost. A last item that is `open` has no closing."""
-    if request.hints.get(TIGHT):
-        document = tightened(document)
-    composer = Composer.of(document, archive, policy)
+    tight = bool(request.hints.get(TIGHT))
+    composer = Composer.of(tightened(document) if tight else document, archive, policy)
     composer.write(request)
     if not composer.stays_open(request.items):
         composer.end_turn()
         if document.end:
             composer.out.control(document.end)
+    elif tight and not _is_seen_tight(document, "".join(composer.out.pieces)):
+        detail = "no turn is closed without white space here, so that of the texts is read as the closings'"
+        composer.out.losses.append(Loss("$", "approximated", detail))
     return composer.out
+
+
+def _is_seen_tight(document: Document, text: str) -> bool:
+    """Return whether some closing stands without the white space that the format writes before it."""
+    spaced = {turn.close for turn in document.turns if turn.close[:1].isspace()}
+    return any(text.count(close.lstrip()) > text.count(close) for close in spaced)
 
 
 class Composer:
