@@ -32,7 +32,7 @@ from turnscript.losses import Loss
 from turnscript.refused import refusal
 
 MARKER = "<__media__>"
-"""What stands for a picture or a sound in a prompt for a server that does not say."""
+"""This mark stands for a picture or a sound in the prompt of a server that names none."""
 
 
 class Completion(Struct, frozen=True, kw_only=True, gc=False):

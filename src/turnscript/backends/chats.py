@@ -42,7 +42,7 @@ class Chat(Backend):
 
     @property
     def path(self) -> str:
-        """Where it is asked."""
+        """Return the path that requests go to, behind the server's base."""
         return self.endpoint.removeprefix(self.default_path)
 
     def body(self, members: dict[str, Any], *, stream: bool) -> str:

@@ -258,7 +258,7 @@ class _Props(Struct):
 
 
 def _sampling(said: Any) -> dict[str, float]:
-    """What it samples with by itself. Its numbers are short ones in half the length: 0.95 is told as 0.949999988."""
+    """Return what the server samples with by itself. It tells 32-bit numbers: 0.95 comes as 0.949999988."""
     values = [(name, said.get(name)) for name in _SAMPLED] if isinstance(said, dict) else []
     return {name: round(value, 6) for name, value in values if isinstance(value, int | float)}
 

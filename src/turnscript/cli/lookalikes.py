@@ -49,7 +49,7 @@ def by_beginning(data: bytes) -> str:
 
 
 def by_answer(data: bytes) -> str:
-    """What to do with an answer of a model where a transcript is wanted; empty if it does not begin as one."""
+    """Return what to do with a model's answer where a transcript is wanted; empty if it does not begin as one."""
     text = data[:4096].decode("utf-8", "ignore").removeprefix("\ufeff").lstrip()
     names = [name for name in formats() if begins_answer(get_format(name).document, text)]
     if not names:

@@ -20,7 +20,7 @@ _TOGETHER = 1 << 20
 
 
 class Cut(NamedTuple):
-    """Where a prompt ends and a token does, too: how many tokens and bytes of the sample it is."""
+    """A prompt ends here, and a token does, too; it has so many tokens and bytes of the sample."""
 
     tokens: int
     bytes: int

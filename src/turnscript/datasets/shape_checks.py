@@ -95,7 +95,7 @@ class Proofs:
         self._known: dict[Kinds, Proof | None] = {}
 
     def led(self, samples: Sequence[tuple[Example, Sample]], spelled: Sequence[Spelled]) -> list[Led | None]:
-        """What is true of samples, None of each that must be looked at the long way."""
+        """Return what is true of samples, None for each that must be looked at the long way."""
         found: list[Led | None] = [None] * len(samples)
         alike: dict[int, _Alike] = {}
         for at, ((example, _), (data, _)) in enumerate(zip(samples, spelled, strict=True)):
@@ -129,7 +129,7 @@ class Proofs:
         return self._known[said.kinds]
 
     def _is_given_back(self, proof: Proof, said: Spoken, data: bytes) -> bool:
-        """Whether the renderer writes the texts without a change, and the strict reader gives them back."""
+        """Return whether the renderer writes the texts unchanged and the strict reader gives them back."""
         if proof.tag and data.count(proof.tag) == proof.tags:
             return True
         return self._as_they_are(proof, said.texts) and self._reads(said.kinds, said.texts, data.decode())

@@ -54,7 +54,7 @@ def _entry(card: ModelCard) -> dict[str, Any]:
 
 
 def _capabilities(card: ModelCard) -> dict[str, Any]:
-    """What a model that continues text can do here: the same words for all but thinking, pictures and JSON."""
+    """Return what a model that continues text can do here: all alike, but for thinking, pictures and JSON."""
     no, thinks = {"supported": False}, {"supported": card.thinks}
     efforts = ("low", "medium", "high", "xhigh", "max")
     return {

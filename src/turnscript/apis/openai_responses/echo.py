@@ -41,9 +41,9 @@ DEFAULTS: Body = {
     "user": None,
     "metadata": {},
 }
-"""What strict clients want to see in every response: what is so in this API where nobody says anything else."""
+"""Strict clients want these members in every response; the values hold where nobody says anything else."""
 SAMPLED = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
-"""Those of them that whoever runs the model may know better than its request."""
+"""Whoever runs the model may know these members better than its request."""
 
 _ENCODED_DEFAULTS = {key: RawJson(_encode(value)) for key, value in DEFAULTS.items()}
 _ALSO = frozenset(

@@ -463,7 +463,7 @@ class StreamReader:
         return part
 
     def _index(self, told: _Told, type_: str, text: str) -> int:
-        """Where the item of an event stands. llama.cpp does not say: there its id tells, or it is the last one."""
+        """Return the place of an event's item. llama.cpp says none: there the item's id tells, or it is the last."""
         if told.output_index is not UNSET:
             return told.output_index
         if not self._ids:
@@ -490,7 +490,7 @@ def _read(text: str) -> _Told:
 
 
 def _ids(item: Json) -> list[str]:
-    """What the events of an item may call it."""
+    """Return the ids that the events of an item may call it by."""
     members = read_object(item) if bytes(item)[:1] == b"{" else {}
     return [id_ for name in ("id", "call_id") if name in members and isinstance(id_ := plain(members[name]), str)]
 
