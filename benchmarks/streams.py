@@ -58,7 +58,7 @@ def pieces(text: str) -> list[str]:
 def events(shape: str, deltas: int) -> list[Any]:
     """What a model says, as turnscript's events."""
     ts: Any = import_module("turnscript")
-    told: Any = import_module("turnscript.events")
+    told: Any = import_module("turnscript.core.events")
     found: list[Any] = []
     for index, (kind, text) in enumerate(parts(shape, deltas)):
         if kind == ARGUMENTS:

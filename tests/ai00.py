@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import turnscript as ts
-from turnscript.conversation import Part, text_content
-from turnscript.jsontext import json_of
+from turnscript.core.conversation import Part, text_content
+from turnscript.core.json_text import json_of
 
 FORMAT = ts.get_format("ai00-v1")
 GOLDEN = Path(__file__).parent / "golden" / "ai00_v1"

@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from turnscript.api import StreamParser
+from turnscript.apis.api import StreamParser
 from turnscript.apis.openai_chat import OpenAIChat
-from turnscript.conversation import Request, Settings
-from turnscript.errors import UpstreamError
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
-from turnscript.jsontext import Json
-from turnscript.sse import frame
+from turnscript.core.conversation import Request, Settings
+from turnscript.core.errors import UpstreamError
+from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
+from turnscript.core.json_text import Json
+from turnscript.core.sse import frame
 
 API = OpenAIChat()
 ALL = ("text", "texts", "thinking", "call", "refusal", "custom", "idless")

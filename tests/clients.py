@@ -12,8 +12,8 @@ import openai
 
 import turnscript as ts
 from tests.loopback import SSE, Loopback
-from turnscript.api import Api
-from turnscript.events import Event
+from turnscript.apis.api import Api
+from turnscript.core.events import Event
 
 USER = [{"role": "user", "content": "Hi"}]
 MODEL = "client-model"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from turnscript.errors import TurnscriptError
+from turnscript.core.errors import TurnscriptError
 
 SCALES = (1.0, 5.0, 25.0)
 TICK = 0.005

@@ -3,7 +3,7 @@
 import re
 
 import turnscript as ts
-from turnscript.registry import clues
+from turnscript.convert.registry import clues
 
 TABLE = clues()
 _SAYS_SO = re.compile(r"\A\{#.*?#\}\n?", re.DOTALL)

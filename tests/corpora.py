@@ -36,8 +36,8 @@ from turnscript import (
     ToolResult,
     User,
 )
-from turnscript.conversation import text_content
-from turnscript.jsontext import Json, compact
+from turnscript.core.conversation import text_content
+from turnscript.core.json_text import Json, compact
 
 CORPUS = Path(__file__).parent / "corpus"
 HARD_CASES = Path(__file__).parent / "cases" / "hard_cases.json"

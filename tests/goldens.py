@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from turnscript import Assistant, Item, System, Text, Thinking, Tool, ToolCall, ToolResult, User
-from turnscript.jsontext import json_of
+from turnscript.core.json_text import json_of
 
 FOLDER = Path(__file__).parent / "golden" / "apis"
 WEATHER = Tool(

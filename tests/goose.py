@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import turnscript as ts
-from turnscript.conversation import Part, text_content
-from turnscript.format import Format
-from turnscript.jsontext import json_of
+from turnscript.core.conversation import Part, text_content
+from turnscript.core.json_text import json_of
+from turnscript.formats.format import Format
 
 FORMAT = ts.get_format("rwkv-goose")
 STYLES = ["rwkv-goose", "rwkv-goose-hermes", "rwkv-goose-observation", "ai00-v0"]

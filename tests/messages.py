@@ -11,9 +11,9 @@ import msgspec
 
 from tests.strategies import events as answers
 from turnscript.apis.anthropic_messages import AnthropicMessages
-from turnscript.conversation import Assistant, Request, Response, Settings, ToolCall
-from turnscript.events import Event
-from turnscript.sse import SseReader, frame
+from turnscript.core.conversation import Assistant, Request, Response, Settings, ToolCall
+from turnscript.core.events import Event
+from turnscript.core.sse import SseReader, frame
 
 API = AnthropicMessages()
 KINDS = ("text", "texts", "thinking", "call", "refusal", "custom", "idless")

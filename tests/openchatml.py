@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import turnscript as ts
-from turnscript.format import Format
+from turnscript.formats.format import Format
 
 FORMAT = ts.get_format("openchatml")
 GOLDEN = Path(__file__).parent / "golden" / "openchatml"

@@ -9,9 +9,9 @@ from typing import Any
 
 from tests.strategies import events as drawn
 from turnscript.apis.openai_responses import OpenAIResponses
-from turnscript.conversation import Assistant, Item, Request, Response, Text, Thinking, ToolCall
-from turnscript.events import Event, MessageEnd
-from turnscript.sse import SseReader, frame
+from turnscript.core.conversation import Assistant, Item, Request, Response, Text, Thinking, ToolCall
+from turnscript.core.events import Event, MessageEnd
+from turnscript.core.sse import SseReader, frame
 
 API = OpenAIResponses()
 KINDS = ("text", "texts", "thinking", "call", "refusal", "custom", "idless")

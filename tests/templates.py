@@ -15,7 +15,7 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 import turnscript as ts
-from turnscript.jsontext import is_object
+from turnscript.core.json_text import is_object
 
 Body = dict[str, Any]
 

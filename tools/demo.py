@@ -22,7 +22,7 @@ from typing import Any, Self
 from msgspec import Raw
 
 import turnscript as ts
-from turnscript.api import Api
+from turnscript.apis.api import Api
 
 PORT = 8400
 PATIENCE = 60.0

@@ -8,8 +8,11 @@ Owns the public names; everything else may move.
 """
 
 import turnscript.cli.loading  # noqa: F401  (before all that takes its time)
-from turnscript.api import Api, Reply, StreamParser, StreamRenderer
-from turnscript.conversation import (
+from turnscript.apis.api import Api, Reply, StreamParser, StreamRenderer
+from turnscript.convert.recognition import detect_api
+from turnscript.convert.registry import apis, formats, get_api, model_formats
+from turnscript.convert.verbs import convert, parse, parse_exchange, parse_response, render
+from turnscript.core.conversation import (
     Assistant,
     Audio,
     Conversation,
@@ -38,16 +41,7 @@ from turnscript.conversation import (
     Usage,
     User,
 )
-from turnscript.convert import convert, parse, parse_exchange, parse_response, render
-from turnscript.detection import Detected, detect
-from turnscript.detection.template_format import get_format
-from turnscript.engine.constraint import Constraint
-from turnscript.engine.files import FileSequence, FillPrompt
-from turnscript.engine.fill import Fill
-from turnscript.engine.parse import TurnParser
-from turnscript.engine.prompt import Prompt
-from turnscript.engine.spans import Span
-from turnscript.errors import (
+from turnscript.core.errors import (
     InvalidConversation,
     InvalidInput,
     InvalidRequest,
@@ -58,16 +52,22 @@ from turnscript.errors import (
     Unsupported,
     UpstreamError,
 )
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
-from turnscript.exchange import Exchange
-from turnscript.format import Format
-from turnscript.given import Source
-from turnscript.logprobs import TokenLogprob
-from turnscript.losses import Loss
-from turnscript.presets import Preset, get_preset, presets
-from turnscript.recognition import detect_api
-from turnscript.registry import apis, formats, get_api, model_formats
-from turnscript.rendered import Rendered
+from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
+from turnscript.core.exchange import Exchange
+from turnscript.core.inputs import Source
+from turnscript.core.logprobs import TokenLogprob
+from turnscript.core.losses import Loss
+from turnscript.core.presets import Preset, get_preset, presets
+from turnscript.core.rendered import Rendered
+from turnscript.detection import Detected, detect
+from turnscript.detection.template_format import get_format
+from turnscript.engine.constraint import Constraint
+from turnscript.engine.files import FileSequence, FillPrompt
+from turnscript.engine.fill import Fill
+from turnscript.engine.parse import TurnParser
+from turnscript.engine.prompt import Prompt
+from turnscript.engine.spans import Span
+from turnscript.formats.format import Format
 from turnscript.tableio import InvalidFormat
 
 __version__ = "0.1.0"

@@ -8,7 +8,7 @@ from copy import deepcopy
 from msgspec import Struct
 
 from tests.strategies import events as drawn
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Assistant,
     Conversation,
     Item,
@@ -24,9 +24,9 @@ from turnscript.conversation import (
     Usage,
     User,
 )
-from turnscript.errors import TurnscriptError
-from turnscript.events import Event, PartEnd, fold
-from turnscript.jsontext import Json
+from turnscript.core.errors import TurnscriptError
+from turnscript.core.events import Event, PartEnd, fold
+from turnscript.core.json_text import Json
 
 MODEL = "the-client's own/model:name"
 """What the client calls the model. Every answer must call it that."""

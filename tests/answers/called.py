@@ -6,10 +6,10 @@ from copy import deepcopy
 
 from tests import chatstream
 from tests.answers.answer import Answer, Asked, Step, call, free, text, thought, told, with_pauses
-from turnscript.conversation import Assistant, Tool, ToolCall
-from turnscript.events import MessageEnd, PartDelta, PartEnd, PartStart
-from turnscript.jsontext import Json
-from turnscript.sse import frame
+from turnscript.core.conversation import Assistant, Tool, ToolCall
+from turnscript.core.events import MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.core.json_text import Json
+from turnscript.core.sse import frame
 
 CALL = ("call.open", "call.delta", "call.close")
 FREE = "free.open/delta/close"

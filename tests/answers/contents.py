@@ -6,9 +6,9 @@ import unicodedata
 from collections.abc import Callable, Sequence
 
 from tests.answers.answer import Answer, Gone, Idle, Step
-from turnscript.conversation import Assistant, Item, Refusal, Thinking, ToolCall, Usage
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
-from turnscript.jsontext import is_object
+from turnscript.core.conversation import Assistant, Item, Refusal, Thinking, ToolCall, Usage
+from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.core.json_text import is_object
 
 Test = Callable[[Answer], bool]
 FAILURES = frozenset({"error", "failed", "abort", "cancelled"})

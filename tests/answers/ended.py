@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.answers.answer import Answer, Asked, Fail, Gone, Idle, call, free, text, thought, told, until
-from turnscript.errors import UpstreamError, UpstreamTimeout
+from turnscript.core.errors import UpstreamError, UpstreamTimeout
 
 CUT = call('{"city": "Os', "get_weather", "call_z9")
 GONE = UpstreamError("the backend is gone")

@@ -54,7 +54,7 @@ from tests.answers.corpus import WHOLE
 from tests.answers.verdict import Verdict
 from tests.answers.wanted import ending
 from tests.answers.wires import stream
-from turnscript.sse import SseReader, frame
+from turnscript.core.sse import SseReader, frame
 
 Frame = tuple[str, Any]
 """An event of a stream: its name, and its payload (a text where that is no object)."""

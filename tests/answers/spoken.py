@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.answers.answer import Answer, Asked, refusal, text, thought, told, with_pauses
-from turnscript.conversation import Text, Thinking, Usage
+from turnscript.core.conversation import Text, Thinking, Usage
 
 TEXT = "text.open/delta/close"
 THINK = ("think.open", "think.delta", "think.close")

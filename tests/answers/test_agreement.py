@@ -28,8 +28,8 @@ from tests.answers.wanted import wanted
 from tests.answers.wires import APIS, Server, awkward, stream, whole
 from tests.every import every
 from tests.loopback import JSON
-from turnscript.conversation import ToolCall
-from turnscript.jsontext import is_object
+from turnscript.core.conversation import ToolCall
+from turnscript.core.json_text import is_object
 
 LIMITS = {
     ("python", "chat", "length"): "LengthFinishReasonError",

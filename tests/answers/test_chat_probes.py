@@ -11,7 +11,7 @@ from tests.answers.probes import Frame, Probe, Raises, Rule, broken, frames, sen
 from tests.answers.verdict import Sdk
 from tests.answers.wires import Server, stream
 from tests.chatstream import CALLED, DONE, HELLO, STOP, call_delta, chunk
-from turnscript.sse import comment, frame
+from turnscript.core.sse import comment, frame
 
 ROLE = chunk({"role": "assistant", "content": ""})
 BEGUN = ROLE + chunk(call_delta(0, "{", id="call_1", type="function", name="f"))

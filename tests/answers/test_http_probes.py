@@ -9,7 +9,14 @@ import pytest
 from tests.answers.verdict import Sdk
 from tests.answers.wires import APIS, Server
 from tests.loopback import JSON, Loopback
-from turnscript.errors import InvalidRequest, TurnscriptError, UnknownName, Unsupported, UpstreamError, UpstreamTimeout
+from turnscript.core.errors import (
+    InvalidRequest,
+    TurnscriptError,
+    UnknownName,
+    Unsupported,
+    UpstreamError,
+    UpstreamTimeout,
+)
 
 
 class Coded(TurnscriptError):

@@ -11,7 +11,7 @@ from tests.answers.corpus import BY_NAME
 from tests.answers.probes import Frame, Probe, Raises, Rule, broken, edited, frames, sent, without
 from tests.answers.verdict import Sdk
 from tests.answers.wires import Server, stream
-from turnscript.jsontext import is_object
+from turnscript.core.json_text import is_object
 
 Payload = dict[str, Any]
 TEXT = frames(stream("messages", BY_NAME["text in one piece"]))

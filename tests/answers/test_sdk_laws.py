@@ -16,8 +16,8 @@ from tests.answers.wanted import wanted
 from tests.answers.wires import APIS, Server, stream, whole
 from tests.loopback import JSON
 from tests.strategies import events as drawn
-from turnscript.conversation import Refusal, Response, ToolCall
-from turnscript.events import Event, fold
+from turnscript.core.conversation import Refusal, Response, ToolCall
+from turnscript.core.events import Event, fold
 
 KINDS = ("text", "texts", "thinking", "call", "refusal", "custom", "idless")
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from tests.answers.answer import MODEL, Answer
 from tests.answers.verdict import as_javascript
-from turnscript.conversation import Assistant, Item, Refusal, Text, Thinking, ToolCall, Usage, text_content
-from turnscript.jsontext import is_object
+from turnscript.core.conversation import Assistant, Item, Refusal, Text, Thinking, ToolCall, Usage, text_content
+from turnscript.core.json_text import is_object
 
 Part = tuple[Any, ...]
 NO_ID = "made up"

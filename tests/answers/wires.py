@@ -7,8 +7,8 @@ from http.server import BaseHTTPRequestHandler
 import turnscript as ts
 from tests.answers.answer import Answer, Fail, Gone, Idle
 from tests.loopback import SSE, Loopback
-from turnscript.api import Api
-from turnscript.errors import UpstreamError
+from turnscript.apis.api import Api
+from turnscript.core.errors import UpstreamError
 
 APIS: dict[str, Api] = {
     "chat": ts.get_api("openai-chat"),

@@ -4,11 +4,11 @@ import pytest
 
 import turnscript as ts
 from tests.chat_templates import reading_samples
-from turnscript.conversation import ToolCall
+from turnscript.convert.registry import load_formats
+from turnscript.core.conversation import ToolCall
 from turnscript.detection.reading_table import Reading, choose
 from turnscript.detection.trials import rendered_by
 from turnscript.engine.template.program import Program
-from turnscript.registry import load_formats
 from turnscript.tableio import dump_format
 
 LEARNED = ("TEXT_ONLY", "JSON_IN_TAGS", "ARRAY", "NAMED", "NESTED_GROUP", "PARAMETERS", "TEXT_IN_TAGS", "ALWAYS_OPEN")

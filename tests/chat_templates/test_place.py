@@ -11,9 +11,9 @@ import pytest
 
 from tests.growth import processor_time
 from tests.modelfiles import ARRAY, STRING, array, folder, header, number, pair, string, text, typed_vocabulary
+from turnscript.core.errors import InvalidInput
 from turnscript.detection import detect
 from turnscript.detection.place import TemplateSource, in_hub_cache, is_place, of_props, read_place
-from turnscript.errors import InvalidInput
 
 PLAIN = "{{ bos_token }}{% for m in messages %}<turn>{{ m.content }}{{ eos_token }}{% endfor %}"
 TOOLS = "{% for t in tools %}<tool>{{ t | tojson }}{% endfor %}"

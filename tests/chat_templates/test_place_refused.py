@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.modelfiles import ARRAY, STRING, array, folder, header, pair, text
+from turnscript.core.errors import InvalidInput
 from turnscript.detection.place import read_place
-from turnscript.errors import InvalidInput
 
 PLAIN = "{{ bos_token }}{% for m in messages %}<turn>{{ m.content }}{{ eos_token }}{% endfor %}"
 TOOLS = "{% for t in tools %}<tool>{{ t | tojson }}{% endfor %}"

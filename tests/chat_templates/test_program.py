@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from turnscript.core.errors import Unsupported
 from turnscript.engine.template.frozen import frozen
 from turnscript.engine.template.program import (
     InvalidTemplate,
@@ -15,7 +16,6 @@ from turnscript.engine.template.program import (
     TemplateLimit,
     TemplateRefused,
 )
-from turnscript.errors import Unsupported
 
 TOOL: dict[str, Any] = {"name": "search", "parameters": {"b": [1, 2.0, None], "a": "<城市 & 'x'>"}}
 PLAIN = '{"name": "search", "parameters": {"b": [1, 2.0, null], "a": "<城市 & \'x\'>"}}'

@@ -6,11 +6,11 @@ import pytest
 
 import turnscript as ts
 from tests.chat_templates import reading_samples
+from turnscript.core.errors import InvalidInput
 from turnscript.detection.probes import PROBES, TEXT
 from turnscript.detection.reading_table import Reading, choose, seed_of
 from turnscript.detection.trials import Trials, rendered_by
 from turnscript.engine.template.program import Program
-from turnscript.errors import InvalidInput
 
 
 def reading_of(source: str, likely: str | None = None) -> Reading:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.gateway import tinygguf
 from tests.modelfiles import folder
-from turnscript.backend import Completion, Facts
+from turnscript.backends.backend import Completion, Facts
 from turnscript.backends.completions import Completions
 from turnscript.backends.llamacpp import LlamaCpp
 from turnscript.gateway.embedded import Embedded

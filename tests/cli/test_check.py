@@ -9,7 +9,7 @@ import pytest
 import turnscript as ts
 from tests.cli.running import CHAT, TRANSCRIPT, run
 from tests.cli.test_processes import on_terminal
-from turnscript.reference import example
+from turnscript.convert.format_reference import example
 
 FAULTY = """<<SYS>>
 Sei kürz 🙂.

@@ -10,9 +10,9 @@ import pytest
 
 import turnscript as ts
 from tests.cli.running import CHAT, EXAMPLES, convert, live, read_rows
-from turnscript.errors import UpstreamError
-from turnscript.events import unfold
-from turnscript.jsontext import plain
+from turnscript.core.errors import UpstreamError
+from turnscript.core.events import unfold
+from turnscript.core.json_text import plain
 
 RECORDED = EXAMPLES / "messages_stream.sse"
 ANSWER = EXAMPLES / "chat_response.json"

@@ -20,7 +20,7 @@ UNIVERSAL = "rwkv7-universal-1.5b-20251001"
 
 PLUGIN = """
 from msgspec.structs import replace
-from turnscript.clues import Clue
+from turnscript.core.clues import Clue
 from turnscript.formats.rwkv_universal import FORMATS as BASE
 
 FORMATS = (

@@ -10,7 +10,7 @@ import turnscript as ts
 from tests import corpora
 from tests.cli.running import run
 from tests.every import every
-from turnscript.registry import model_formats
+from turnscript.convert.registry import model_formats
 from turnscript.tableio.prompts import KEYS
 
 

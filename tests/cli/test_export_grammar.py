@@ -7,8 +7,8 @@ import pytest
 
 import turnscript as ts
 from tests.cli.running import EXAMPLES, run
+from turnscript.core.json_text import json_of
 from turnscript.grammar.notations import NOTATIONS
-from turnscript.jsontext import json_of
 
 REQUEST = str(EXAMPLES / "claude_code_request.json")
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 3}}, "required": ["n"]}

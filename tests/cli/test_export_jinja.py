@@ -6,7 +6,7 @@ import pytest
 
 import turnscript as ts
 from tests.cli.running import run
-from turnscript.registry import load_formats
+from turnscript.convert.registry import load_formats
 
 
 @pytest.mark.parametrize("name", ts.formats())

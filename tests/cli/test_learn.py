@@ -7,7 +7,7 @@ import pytest
 
 from tests.chat_templates import reading_samples
 from tests.cli.running import run
-from turnscript.registry import load_formats
+from turnscript.convert.registry import load_formats
 
 
 def written(folder: Path, source: str) -> str:

@@ -104,7 +104,9 @@ def interrupted(folder: Path, at: str, *command: str) -> tuple[int, bytes]:
     return done.returncode, done.stderr
 
 
-@pytest.mark.parametrize("at", ["turnscript.api", "msgspec", "turnscript.registry", "turnscript.cli.main", "click"])
+@pytest.mark.parametrize(
+    "at", ["turnscript.apis.api", "msgspec", "turnscript.convert.registry", "turnscript.cli.main", "click"]
+)
 @pytest.mark.parametrize("program", [True, False], ids=["program", "module"])
 def test_ctrl_c_while_the_package_is_loaded_is_no_traceback(tmp_path: Path, at: str, program: bool) -> None:
     file = tmp_path / "turnscript"
@@ -115,7 +117,7 @@ def test_ctrl_c_while_the_package_is_loaded_is_no_traceback(tmp_path: Path, at: 
 
 def test_ctrl_c_while_a_library_is_loaded_is_an_exception_of_its_program(tmp_path: Path) -> None:
     for argument in ("turnscript", "-m"):
-        code, told = interrupted(tmp_path, "turnscript.registry", "-c", "import turnscript", argument)
+        code, told = interrupted(tmp_path, "turnscript.convert.registry", "-c", "import turnscript", argument)
         assert (-signal.SIGINT, True) == (code, told.endswith(b"KeyboardInterrupt\n"))
 
 

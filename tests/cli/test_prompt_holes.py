@@ -8,7 +8,7 @@ import pytest
 
 import turnscript as ts
 from tests.cli.running import run
-from turnscript.errors import InvalidRequest, Unsupported
+from turnscript.core.errors import InvalidRequest, Unsupported
 
 HOLE = {"model": "m", "prompt": "def add(a, b):\n    return ", "suffix": "\n\nadd(1, 2)\n", "max_tokens": 9}
 PSM = (

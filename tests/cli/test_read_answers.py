@@ -10,6 +10,7 @@ import pytest
 import turnscript as ts
 from tests.cli.running import PATIENCE, live, run
 from tests.cli.test_faults import assert_shape
+from turnscript.core.conversation import text_content
 
 WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
 ARGUMENTS = '{"city": "Tokyo",  "days": 1.0}'
@@ -35,7 +36,7 @@ def request_file(tmp_path: Path) -> Path:
 
 def parts(response: ts.Response) -> list[tuple[str, str]]:
     return [
-        (item.kind, item.arguments if isinstance(item, ts.ToolCall) else ts.conversation.text_content(item.content))
+        (item.kind, item.arguments if isinstance(item, ts.ToolCall) else text_content(item.content))
         for item in response.items
         if isinstance(item, ts.ToolCall | ts.Assistant | ts.Thinking)
     ]

@@ -15,7 +15,7 @@ import turnscript as ts
 from tests.cli.running import EXAMPLES, process, run
 from tests.cli.test_faults import assert_shape
 from tests.cli.test_processes import on_terminal
-from turnscript.reference import Limit, Reference, example, reference
+from turnscript.convert.format_reference import Limit, Reference, example, reference
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "formats.md"
 HEADINGS = [

@@ -8,7 +8,7 @@ import pytest
 
 import turnscript as ts
 from tests.cli.running import CHAT, TRANSCRIPT, run
-from turnscript.reference import example, reference
+from turnscript.convert.format_reference import example, reference
 
 BODY = json.dumps(CHAT)
 VARIANTS = [(name, variant) for name in ts.formats() for variant in ts.get_format(name).variants]

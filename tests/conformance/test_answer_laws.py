@@ -13,10 +13,10 @@ from hypothesis import given
 import turnscript as ts
 from tests.conformance.examples import fewer
 from tests.strategies import events as strategies
-from turnscript import errors
-from turnscript.api import Api, Reply
-from turnscript.errors import TurnscriptError
-from turnscript.events import Event, unfold
+from turnscript.apis.api import Api, Reply
+from turnscript.core import errors
+from turnscript.core.errors import TurnscriptError
+from turnscript.core.events import Event, unfold
 
 FEWER = fewer()
 CHATS = ["openai-chat", "openai-responses", "anthropic-messages"]

@@ -15,10 +15,10 @@ from tests.strategies import jsontext, judge
 from tests.strategies.marks import Marks, above
 from tests.strategies.sdk import bodies
 from tests.strategies.unknown import with_unknown
-from turnscript.conversation import Extra
-from turnscript.losses import part_path
-from turnscript.respelling import objects_in_one_spelling
-from turnscript.sources import Words, telling
+from turnscript.core.conversation import Extra
+from turnscript.core.json_spelling import objects_in_one_spelling
+from turnscript.core.losses import part_path
+from turnscript.core.source_paths import Words, telling
 
 EXAMPLES = settings.default.max_examples if settings.default else 100
 MANY = max(EXAMPLES, min(5 * EXAMPLES, 500))

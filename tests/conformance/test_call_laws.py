@@ -9,12 +9,12 @@ import pytest
 
 import turnscript as ts
 from tests.conformance.test_parser_laws import after_opening, check_events, content_of, written_by_model
+from turnscript.convert.registry import load_formats
+from turnscript.core.events import Event, raw_text
+from turnscript.core.json_text import every_member, json_of
 from turnscript.engine.parse import TurnParser
 from turnscript.engine.states import model_turn
-from turnscript.events import Event, raw_text
-from turnscript.format import Format
-from turnscript.jsontext import every_member, json_of
-from turnscript.registry import load_formats
+from turnscript.formats.format import Format
 
 TAGGED = Path(__file__).resolve().parents[2] / "examples" / "formats" / "tagged.toml"
 ASKED = ts.Request(

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 import turnscript as ts
 from tests.conformance.test_transcript_laws import NAMES, SPOKEN, TWICE, writes_json
+from turnscript.convert.format_reference import example
 from turnscript.engine.layout import layout_of
 from turnscript.engine.lines import FAULT, Finding
-from turnscript.format import Format
-from turnscript.reference import example
+from turnscript.formats.format import Format
 
 assert settings.default is not None
 FEWER = settings(max_examples=max(1, settings.default.max_examples // 8))

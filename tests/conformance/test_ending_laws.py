@@ -13,13 +13,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import turnscript as ts
-from turnscript import registry
-from turnscript.api import Api
-from turnscript.backend import Backend, Completion, Piece
+from turnscript.apis.api import Api
+from turnscript.backends.backend import Backend, Completion, Piece
+from turnscript.convert import registry
+from turnscript.core.errors import UpstreamError
+from turnscript.core.events import fold
+from turnscript.core.finish_reasons import CALLED, FAILURES, FILTERED, LENGTH, MEANT, STOP, meaning
 from turnscript.engine.plaintext import TextParser
-from turnscript.errors import UpstreamError
-from turnscript.events import fold
-from turnscript.reasons import CALLED, FAILURES, FILTERED, LENGTH, MEANT, STOP, meaning
 
 BACKENDS = [registry.get_backend(name) for name in registry.backends()]
 APIS = [registry.get_api(name) for name in registry.apis()]

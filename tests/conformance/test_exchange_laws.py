@@ -14,12 +14,12 @@ from tests.conformance.examples import fewer
 from tests.strategies import conversations, jsontext
 from tests.strategies import events as answers
 from tests.strategies.answer_bodies import answer_bodies
-from turnscript.conversation import calls
-from turnscript.convert import unread
-from turnscript.exchange import alone, archived
-from turnscript.logprobs import Candidate, TokenLogprob
-from turnscript.respelling import objects_in_one_spelling
-from turnscript.retelling import stream_of
+from turnscript.convert.answer_streams import stream_of
+from turnscript.convert.verbs import unread
+from turnscript.core.conversation import calls
+from turnscript.core.exchange import alone, archived
+from turnscript.core.json_spelling import objects_in_one_spelling
+from turnscript.core.logprobs import Candidate, TokenLogprob
 
 FEWER = fewer()
 KINDS = ("text", "texts", "thinking", "call", "refusal", "custom", "idless")

@@ -13,9 +13,9 @@ from tests import corpora
 from tests.conformance.examples import fewer
 from tests.growth import assert_grows_below
 from tests.strategies import conversations, text
-from turnscript.format import Format
-from turnscript.jsontext import Json, json_of
-from turnscript.respelling import note_laid_out
+from turnscript.core.json_spelling import note_laid_out
+from turnscript.core.json_text import Json, json_of
+from turnscript.formats.format import Format
 
 _PLACE = re.compile(r"items\[(\d+)\]")
 

@@ -20,12 +20,12 @@ import turnscript as ts
 from tests.conformance.test_parser_laws import after_opening, written_by_model
 from tests.every import every
 from tests.sampling import Writer
-from turnscript.format import Format
+from turnscript.convert.registry import model_formats
+from turnscript.core.json_text import every_member, json_of
+from turnscript.formats.format import Format
 from turnscript.gateway.checks import check_calls as findings_of
 from turnscript.grammar.nodes import Choice, Grammar, Node, Reference, Repeat, children
 from turnscript.grammar.rest import behind, matches
-from turnscript.jsontext import every_member, json_of
-from turnscript.registry import model_formats
 
 PLACE = {
     "type": "object",

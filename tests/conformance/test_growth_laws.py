@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 import turnscript as ts
 from tests.growth import assert_grows_below
+from turnscript.convert.registry import named_formats
+from turnscript.core.json_text import json_of
 from turnscript.engine.table import Body, Document, Segment, Turn
-from turnscript.format import Format
-from turnscript.jsontext import json_of
-from turnscript.registry import named_formats
+from turnscript.formats.format import Format
 
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
 TOOL = ts.Tool(name="write", parameters=json_of(SCHEMA))

@@ -13,13 +13,13 @@ import pytest
 import turnscript as ts
 from tests.conformance.test_parser_laws import check_events, content_of, events_behind, every_cut
 from tests.growth import assert_grows_below
+from turnscript.core.events import Event
+from turnscript.core.json_text import json_of
 from turnscript.engine.layout import layout_of
 from turnscript.engine.states import model_turn, states_of
 from turnscript.engine.tagcalls import TagCall
 from turnscript.engine.xmlcalls import XmlParameters
-from turnscript.events import Event
-from turnscript.format import Format
-from turnscript.jsontext import json_of
+from turnscript.formats.format import Format
 
 CASES = tomllib.loads((Path(__file__).parents[1] / "cases" / "habits.toml").read_text(encoding="utf-8"))["case"]
 MENDED = {"mended_call", "missing_close", "cut_tag"}

@@ -11,10 +11,10 @@ import pytest
 import turnscript as ts
 from tests.damage import GONE, Path, damaged
 from tests.strategies import events as drawn
-from turnscript.api import Api
-from turnscript.errors import InvalidRequest, UpstreamError
-from turnscript.jsontext import Json
-from turnscript.sse import SseReader, frame
+from turnscript.apis.api import Api
+from turnscript.core.errors import InvalidRequest, UpstreamError
+from turnscript.core.json_text import Json
+from turnscript.core.sse import SseReader, frame
 
 Frames = list[tuple[str, str]]
 

@@ -16,13 +16,13 @@ from tests import corpora
 from tests.conformance.examples import fewer
 from tests.growth import assert_grows_below
 from tests.strategies import conversations, text
-from turnscript.conversation import Dropped
+from turnscript.core.conversation import Dropped
+from turnscript.core.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, raw_text
+from turnscript.core.json_spelling import shown_items
+from turnscript.core.json_text import json_of
 from turnscript.engine.layout import document_literals, layout_of
 from turnscript.engine.prompt import Prompt
-from turnscript.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, raw_text
-from turnscript.format import Format
-from turnscript.jsontext import json_of
-from turnscript.respelling import shown_items
+from turnscript.formats.format import Format
 
 FEWER = fewer()
 MODELS = (ts.Assistant, ts.Thinking, ts.ToolCall)

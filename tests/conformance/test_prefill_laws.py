@@ -5,10 +5,10 @@ import itertools
 import pytest
 
 import turnscript as ts
+from turnscript.core.events import PartDelta, raw_text
 from turnscript.engine.layout import Place, document_literals, layout_of
 from turnscript.engine.parse import TurnParser
-from turnscript.events import PartDelta, raw_text
-from turnscript.format import Format
+from turnscript.formats.format import Format
 
 TAILS = [
     "```json\n",

@@ -11,11 +11,11 @@ import turnscript as ts
 from tests import corpora
 from tests.conformance.test_parser_laws import MODELS, WEATHER, after_opening, answers, written_by_model
 from tests.growth import assert_grows_below
+from turnscript.core.json_text import is_object
 from turnscript.engine.layout import layout_of
 from turnscript.engine.prompt import Prompt
 from turnscript.engine.replay import Generated, Replays, Strangers, kept
-from turnscript.format import Format
-from turnscript.jsontext import is_object
+from turnscript.formats.format import Format
 
 
 def said(text: str) -> list[ts.Part]:

@@ -9,7 +9,7 @@ import pytest
 import turnscript as ts
 from tests import corpora, hfresponses
 from tests.templates import Body, chat, parsed, with_objects
-from turnscript.format import Format
+from turnscript.formats.format import Format
 
 # What the lists of losses name: tags in texts, which are protected; calls that are none; a fence inside an argument.
 ODD = ("hostile", "arguments_invalid", "arguments_fence", "markdown_fenced", "thinking_tags", "thinking_kinds")

@@ -21,7 +21,7 @@ from tests.conformance.test_replay_laws import answered, following_of, request
 from tests.strategies import conversations
 from turnscript.engine.prompt import Prompt
 from turnscript.engine.spans import Span
-from turnscript.format import VIEWS, Format
+from turnscript.formats.format import VIEWS, Format
 
 FEWER = fewer()
 Choice = Callable[[int], bool]

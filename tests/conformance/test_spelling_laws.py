@@ -16,9 +16,9 @@ import turnscript as ts
 from tests import corpora
 from tests.conformance.examples import fewer
 from tests.strategies.conversations import plain_requests
+from turnscript.core.json_text import has_escapes, is_json, is_object, with_characters
 from turnscript.engine.layout import layout_of
 from turnscript.engine.states import model_turn
-from turnscript.jsontext import has_escapes, is_json, is_object, with_characters
 
 FEWER = fewer()
 FORMATS = [*ts.formats(), *ts.model_formats()]

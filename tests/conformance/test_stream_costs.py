@@ -17,12 +17,12 @@ import turnscript as ts
 from tests.conformance.examples import fewer
 from tests.growth import assert_grows_below
 from tests.strategies.events import event_lists
-from turnscript.answers import Gathered
-from turnscript.conversation import text_content
-from turnscript.errors import InvalidConversation, UpstreamError
-from turnscript.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart
-from turnscript.jsontext import Json
-from turnscript.sse import HOLE, frame, template
+from turnscript.apis.shared.answers import Gathered
+from turnscript.core.conversation import text_content
+from turnscript.core.errors import InvalidConversation, UpstreamError
+from turnscript.core.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart
+from turnscript.core.json_text import Json
+from turnscript.core.sse import HOLE, frame, template
 
 FEWER = fewer()
 KINDS = ("text", "texts", "thinking", "call", "refusal", "custom", "idless")

@@ -12,13 +12,20 @@ from hypothesis import strategies as st
 import turnscript as ts
 from tests.conformance.examples import fewer
 from tests.strategies import events as strategies
-from turnscript.api import Api
-from turnscript.behind import BEHIND, STRAY
-from turnscript.conversation import calls
-from turnscript.errors import InvalidInput, TurnscriptError, UnknownName, Unsupported, UpstreamError, UpstreamTimeout
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
-from turnscript.jsontext import Json
-from turnscript.retelling import stream_of
+from turnscript.apis.api import Api
+from turnscript.convert.answer_streams import stream_of
+from turnscript.core.conversation import calls
+from turnscript.core.errors import (
+    InvalidInput,
+    TurnscriptError,
+    UnknownName,
+    Unsupported,
+    UpstreamError,
+    UpstreamTimeout,
+)
+from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.core.json_text import Json
+from turnscript.core.unread_stream import BEHIND, STRAY
 
 FEWER = fewer()
 CHATS = [name for name in ts.apis() if ts.get_api(name).endpoint != "/v1/completions"]

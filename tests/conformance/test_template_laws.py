@@ -15,9 +15,9 @@ from tests import corpora
 from tests.conformance.examples import fewer
 from tests.strategies import jsontext, text
 from tests.templates import Body, Template, chat, parsed, with_objects
-from turnscript.format import Format
-from turnscript.jsontext import is_json, is_object
-from turnscript.registry import load_formats
+from turnscript.convert.registry import load_formats
+from turnscript.core.json_text import is_json, is_object
+from turnscript.formats.format import Format
 
 FEWER = fewer()
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "formats"

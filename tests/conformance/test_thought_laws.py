@@ -16,8 +16,8 @@ from tests.conformance.examples import fewer
 from tests.loopback import Loopback
 from tests.sdks import anthropic_sdk, openai_sdk
 from tests.strategies import events as strategies
-from turnscript.events import Event
-from turnscript.thoughts import restore_thoughts, sealed, sealed_response
+from turnscript.core.events import Event
+from turnscript.core.sealed_thoughts import restore_thoughts, sealed, sealed_response
 
 FEWER = fewer()
 KEY = b"a key of the server's"

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import turnscript as ts
 from tests.strategies import altered
+from turnscript.core.json_text import Json, json_of
 from turnscript.engine.layout import document_literals, layout_of
-from turnscript.format import Format
-from turnscript.jsontext import Json, json_of
+from turnscript.formats.format import Format
 
 assert settings.default is not None
 FEWER = settings(max_examples=max(1, settings.default.max_examples // 8))

@@ -3,7 +3,7 @@
 import pytest
 
 import turnscript as ts
-from turnscript.format import Format
+from turnscript.formats.format import Format
 
 
 def said(text: str) -> list[ts.Part]:

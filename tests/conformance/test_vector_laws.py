@@ -8,12 +8,12 @@ import pytest
 import turnscript as ts
 from tests.cli.running import run
 from tests.every import every
+from turnscript.convert.format_reference import has_thoughts
+from turnscript.convert.records import response_record
+from turnscript.convert.registry import model_formats
+from turnscript.core.events import fold
 from turnscript.engine.layout import layout_of
-from turnscript.events import fold
-from turnscript.format import Format
-from turnscript.records import response_record
-from turnscript.reference import has_thoughts
-from turnscript.registry import model_formats
+from turnscript.formats.format import Format
 
 MEMBERS = ["case", "format", "request", "prompt", "stops", "text", "finish_reason", "answer"]
 ALWAYS = {"text", "several turns", "unicode", "tags in texts", "cut off"}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import turnscript as ts
 from turnscript.datasets.train import MODEL
-from turnscript.format import Format
+from turnscript.formats.format import Format
 
 EMPTY, CLOSED, OPENED = "\n<<ASSISTANT_END>>", "<<ASSISTANT_END>>", "<<ASSISTANT>>\n"
 

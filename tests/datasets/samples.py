@@ -10,12 +10,12 @@ from functools import cache
 from pathlib import Path
 
 from turnscript import Request, Text, ToolCall
-from turnscript.conversation import Assistant, Conversation, System, User
+from turnscript.convert.registry import formats, get_format
+from turnscript.core.conversation import Assistant, Conversation, System, User
 from turnscript.datasets.files import cut, read, sample
 from turnscript.datasets.form import TRANSCRIPT, WHOLE, Example
 from turnscript.datasets.form_registry import forms, get_form
 from turnscript.datasets.rows import RawRow
-from turnscript.registry import formats, get_format
 
 ROWS = Path(__file__).parent / "rows"
 GUESSED = [name for name in forms() if get_form(name).row != TRANSCRIPT]

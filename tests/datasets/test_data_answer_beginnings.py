@@ -11,6 +11,8 @@ import turnscript as ts
 from tests import corpora
 from tests.datasets.beginnings import calls_at_once, text_of, turns_of
 from tests.datasets.jobs import built, documents, plan_for, written
+from turnscript.convert.registry import load_formats, model_formats
+from turnscript.core.json_spelling import shown
 from turnscript.datasets import verify
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.form import Example
@@ -20,9 +22,7 @@ from turnscript.datasets.sample_checks import Checker
 from turnscript.datasets.tokenizers import get_tokenizer
 from turnscript.datasets.train import Train, parse_train
 from turnscript.engine.replay import Generated
-from turnscript.format import Format
-from turnscript.registry import load_formats, model_formats
-from turnscript.respelling import shown
+from turnscript.formats.format import Format
 from turnscript.tableio import dump_format
 
 UNIVERSAL = ts.get_format("rwkv-universal")

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.datasets.batches import FACTS, Document, batches, contents, documents, write
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets.output import OutputFacts
 from turnscript.datasets.output_registry import get_output
 from turnscript.datasets.outputs import binidx
 from turnscript.datasets.packing import pack
 from turnscript.datasets.packingnames import read_packing
-from turnscript.errors import InvalidInput
 
 TWO = [Document([1, 2, 3, 0], [0, 1, 1, 0], "a.jsonl:1"), Document([10, 20, 0], [0, 1, 0], "a.jsonl:2")]
 

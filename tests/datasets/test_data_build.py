@@ -12,13 +12,13 @@ import psutil
 import pytest
 
 from tests.datasets.jobs import built, chat, chats, documents, peak_of, plan_for, rejects, results, started, written
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets import executors
 from turnscript.datasets.build import Progress, build
 from turnscript.datasets.executors import Executor, Inline, Processes, Shard, WorkerDied
 from turnscript.datasets.merge import merge
 from turnscript.datasets.preparation import prepare
 from turnscript.datasets.shardfiles import FOLDER, unfinished
-from turnscript.errors import InvalidInput
 
 BUSY = {"dedup": "exact", "shuffle": 7, "repeat": 2, "pack": "bfd:512", "max_tokens": 512, "overflow": "drop-turns"}
 PLAIN: dict[str, Any] = {"outputs": ("binidx", "jsonl")}

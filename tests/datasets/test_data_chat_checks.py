@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import pytest
 
 import turnscript as ts
+from turnscript.core.losses import Loss
 from turnscript.datasets.chat_checks import chat_faults
 from turnscript.datasets.chat_writing import Written, write_chat
 from turnscript.datasets.form import Example
-from turnscript.losses import Loss
 
 
 def example(*texts: str, weights: dict[int, float] | None = None) -> Example:

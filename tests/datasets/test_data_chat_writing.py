@@ -13,6 +13,7 @@ import turnscript as ts
 from tests.datasets.jobs import logged
 from tests.datasets.samples import rows_of
 from tests.strategies import conversations, jsontext, text
+from turnscript.core.errors import InvalidInput, TurnscriptError
 from turnscript.datasets.chat_rows import chat_api
 from turnscript.datasets.chat_writing import read_chat, write_chat
 from turnscript.datasets.encoding import Encoder, Sample
@@ -22,7 +23,6 @@ from turnscript.datasets.row_checks import check_items
 from turnscript.datasets.tagged_thoughts import has_doubt
 from turnscript.datasets.tokenizers import get_tokenizer
 from turnscript.datasets.train import parse_train
-from turnscript.errors import InvalidInput, TurnscriptError
 
 ARGUMENTS = '{ "a": 1.0,  "b":1e5 }'
 TOOL = '{"type":"function","function":{"name":"get","parameters":{"type": "object",  "default":1.0}}}'

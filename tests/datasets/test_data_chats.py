@@ -12,11 +12,11 @@ import pytest
 from tests.cli.running import run
 from tests.datasets.jobs import built, chat, chats, documents, peak_of, plan_for, rejects, written
 from tests.datasets.test_data_verify import believed, said
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets.build import build
 from turnscript.datasets.executors import Shard
 from turnscript.datasets.merge import merge
 from turnscript.datasets.verify import verify
-from turnscript.errors import InvalidInput
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "get", "arguments": '{ "a": 1.0,  "b":1e5 }'}}
 TOOL = '{"type":"function","function":{"name":"get","parameters":{"type": "object",  "default":1.0}}}'

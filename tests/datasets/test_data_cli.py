@@ -13,12 +13,12 @@ from tests.cli.running import EXAMPLES, live, process, read_rows, rows, run, typ
 from tests.cli.test_processes import on_terminal
 from tests.datasets.test_data_stats import read
 from turnscript.cli.data.group import COMMANDS, EXTRAS
+from turnscript.convert.registry import get_format
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.magic import trainer_change
 from turnscript.datasets.opened import open_rows
 from turnscript.datasets.tokenizers import get_tokenizer
 from turnscript.datasets.train import WORDS, Train
-from turnscript.registry import get_format
 
 ROWS = EXAMPLES / "training_rows.jsonl"
 LINES = ROWS.read_bytes().splitlines(keepends=True)

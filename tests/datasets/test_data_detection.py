@@ -11,7 +11,9 @@ import pytest
 import turnscript as ts
 from tests.datasets.jobs import built, plan_for, rejects, written
 from tests.datasets.samples import GUESSED, WITH_FILES, files_of, rows_of, samples_of, what_is_said
-from turnscript.api import Api
+from turnscript.apis.api import Api
+from turnscript.convert.registry import apis, named_formats
+from turnscript.core.events import unfold
 from turnscript.datasets import form_registry
 from turnscript.datasets.form import TRANSCRIPT, Example, Form
 from turnscript.datasets.form_detection import MOST, Verdict, detect_form
@@ -19,8 +21,6 @@ from turnscript.datasets.forms import api_logs
 from turnscript.datasets.opened import open_rows
 from turnscript.datasets.problems import BadRow, Code, Problem
 from turnscript.datasets.rows import RawRow
-from turnscript.events import unfold
-from turnscript.registry import apis, named_formats
 
 CHAT = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]}
 SHARED = {"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Yo"}]}

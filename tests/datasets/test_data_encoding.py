@@ -15,6 +15,9 @@ from tests import corpora
 from tests.datasets import tinytokenizers
 from tests.datasets.beginnings import joined, prompts_of, spans_of, text_of, turns_of
 from tests.datasets.samples import WITH_FILES, rows_of
+from turnscript.convert.registry import load_formats
+from turnscript.core.errors import InvalidInput
+from turnscript.core.json_text import Json, json_string
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.form import Example
 from turnscript.datasets.form_registry import get_form
@@ -25,10 +28,7 @@ from turnscript.datasets.sample_checks import Checker
 from turnscript.datasets.tokenizer import Tokenizer
 from turnscript.datasets.tokenizers import get_tokenizer
 from turnscript.datasets.train import MODEL, Train
-from turnscript.errors import InvalidInput
-from turnscript.format import Format
-from turnscript.jsontext import Json, json_string
-from turnscript.registry import load_formats
+from turnscript.formats.format import Format
 
 FORMATS = ts.formats()
 

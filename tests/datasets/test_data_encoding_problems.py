@@ -12,14 +12,14 @@ import pytest
 import turnscript as ts
 from tests import corpora
 from tests.datasets import tinytokenizers
+from turnscript.core.errors import UnknownName, Unsupported
+from turnscript.core.json_text import Json
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.form import Example
 from turnscript.datasets.problems import Code, Problem
 from turnscript.datasets.tokenizer import Ends, Tokenizer
 from turnscript.datasets.tokenizers import get_tokenizer
 from turnscript.datasets.train import Train, parse_train
-from turnscript.errors import UnknownName, Unsupported
-from turnscript.jsontext import Json
 
 WORLD = get_tokenizer("rwkv-world")
 UNIVERSAL, CHATML = ts.get_format("rwkv-universal"), ts.get_format("batuta-chatml")

@@ -10,8 +10,8 @@ import pytest
 
 import turnscript as ts
 from tests.datasets.samples import WITH_FILES, rows_of
+from turnscript.core.errors import TurnscriptError
 from turnscript.datasets.form_registry import get_form
-from turnscript.errors import TurnscriptError
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "chat_template.jinja"
 FORMATS = ("openchatml", "rwkv-universal", "rwkv-goose", str(EXAMPLE))

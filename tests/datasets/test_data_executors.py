@@ -9,11 +9,11 @@ import psutil
 import pytest
 
 from tests.datasets.jobs import built, chats, plan_for, results, written
+from turnscript.core.errors import InvalidInput, UnknownName
 from turnscript.datasets.build import build
 from turnscript.datasets.executors import Executor, Inline, Processes, Shard
 from turnscript.datasets.preparation import likely_shards, prepare
 from turnscript.datasets.shard import Done
-from turnscript.errors import InvalidInput, UnknownName
 
 HUGE = "glibc.malloc.hugetlb=1"
 

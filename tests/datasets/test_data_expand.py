@@ -15,6 +15,7 @@ import turnscript as ts
 from tests import corpora
 from tests.cli.running import run
 from tests.datasets.jobs import built, chat, chats, documents, plan_for, rejects, results, written
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets import preview, verify
 from turnscript.datasets.encoding import Sample
 from turnscript.datasets.executors import Processes
@@ -27,7 +28,6 @@ from turnscript.datasets.rowsamples import Made, RowSamples
 from turnscript.datasets.runstats import stats_of
 from turnscript.datasets.sample_checks import Checker
 from turnscript.datasets.train import MODEL
-from turnscript.errors import InvalidInput
 
 CHATML = "batuta-chatml"
 USER, SAID = {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets.files import (
     Compression,
     Container,
@@ -25,7 +26,6 @@ from turnscript.datasets.files import (
     survey,
 )
 from turnscript.datasets.problems import Code
-from turnscript.errors import InvalidInput
 
 ROW = b'{"messages": [{"role": "user", "content": "Hi"}]}'
 
@@ -306,7 +306,7 @@ def test_large_libraries_are_loaded_only_for_files_that_need_them(tmp_path: Path
         "import sys\n"
         "sys.modules['pyarrow'] = sys.modules['zstandard'] = None\n"
         "from turnscript.datasets.files import *\n"
-        "from turnscript.errors import Unsupported\n"
+        "from turnscript.core.errors import Unsupported\n"
         "print(len(sample(sys.argv[1])))\n"
         "for path in sys.argv[2:]:\n"
         "    try:\n"

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets.files import Container, Piece, columns, cut, read, sample
 from turnscript.datasets.problems import Code
 from turnscript.datasets.rows import RawRow
-from turnscript.errors import InvalidInput
 
 
 def write(folder: Path, columns: dict[str, Any], **options: Any) -> str:

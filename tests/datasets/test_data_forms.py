@@ -14,6 +14,8 @@ import pytest
 
 from tests.datasets.samples import GUESSED, WITH_FILES, files_of, rows_of, samples_of, what_is_said
 from tests.every import every
+from turnscript.convert.registry import formats
+from turnscript.core.errors import InvalidInput, UnknownName
 from turnscript.datasets import forms as package
 from turnscript.datasets.form import WHOLE, Example
 from turnscript.datasets.form_detection import detect_form
@@ -21,8 +23,6 @@ from turnscript.datasets.form_registry import forms, get_form
 from turnscript.datasets.labelled_texts import STYLES
 from turnscript.datasets.members import CONVERSATIONAL
 from turnscript.datasets.problems import problem_of
-from turnscript.errors import InvalidInput, UnknownName
-from turnscript.registry import formats
 
 DEEP: Any = "x"
 for _ in range(60):

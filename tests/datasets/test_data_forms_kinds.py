@@ -10,11 +10,11 @@ import pytest
 from tests.datasets.samples import rows_of
 from tests.growth import assert_grows_below
 from turnscript import ToolCall
+from turnscript.convert.registry import formats, get_format
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets.form import Example
 from turnscript.datasets.form_registry import get_form
 from turnscript.datasets.problems import Code, problem_of
-from turnscript.errors import InvalidInput
-from turnscript.registry import formats, get_format
 
 TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
 

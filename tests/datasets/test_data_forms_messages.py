@@ -8,13 +8,13 @@ import pytest
 
 from tests.datasets.samples import what_is_said
 from turnscript import ToolCall, ToolResult
-from turnscript.conversation import Assistant, System, Thinking, text_content
+from turnscript.core.conversation import Assistant, System, Thinking, text_content
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets.clean_rows import is_clean
 from turnscript.datasets.form import Example
 from turnscript.datasets.form_registry import get_form
 from turnscript.datasets.problems import BadRow, Code, problem_of
 from turnscript.datasets.weights import MARKS
-from turnscript.errors import InvalidInput
 
 SCHEMA = (
     '{"type":"object","properties":{"b":{"maximum":1152921504606846976,"default":1.0},"a":{"enum":[null,1e5]},"a":{}}}'

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from turnscript.conversation import Assistant, Conversation, Part, Request, System, Text, User
+from turnscript.convert.registry import formats, get_format
+from turnscript.core.conversation import Assistant, Conversation, Part, Request, System, Text, User
+from turnscript.core.json_text import Json, respace
 from turnscript.datasets.chat_rows import chat_api
 from turnscript.datasets.clean_rows import read_said
 from turnscript.datasets.encoding import Encoder, Sample
@@ -26,8 +28,6 @@ from turnscript.datasets.tokenizers import get_tokenizer
 from turnscript.datasets.tokenizers.rwkv import read_vocabulary, world_path
 from turnscript.datasets.train import parse_train
 from turnscript.engine.spans import flatten
-from turnscript.jsontext import Json, respace
-from turnscript.registry import formats, get_format
 
 _ALPHABET = ['"', '"', ",", ":", "{", "}", "[", "]", " ", "\n", "1", "a", "é", "-1.5e3", "true", "\u2028"]
 _ESCAPING = ['""', r'"\""', r'"\\"', r'"a\\\", :"', r'"\n\u0022{"', r'"\"\\\\"', *_ALPHABET[2:]]

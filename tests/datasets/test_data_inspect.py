@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import EXAMPLES, read_rows, rows, run
+from turnscript.core.errors import InvalidInput, UnknownName
 from turnscript.datasets.looking import look
 from turnscript.datasets.opened import Row, open_rows
 from turnscript.datasets.problems import Code
-from turnscript.errors import InvalidInput, UnknownName
 
 ROWS = EXAMPLES / "training_rows.jsonl"
 GOOD = [json.loads(line) for number, line in enumerate(ROWS.read_text().splitlines(), 1) if number not in (7, 8, 10)]

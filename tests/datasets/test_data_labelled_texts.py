@@ -10,6 +10,7 @@ from tests.datasets.jobs import built, plan_for, written
 from tests.datasets.samples import rows_of
 from tests.every import every
 from turnscript import Assistant, System, Thinking, User
+from turnscript.convert.registry import get_format, named_formats
 from turnscript.datasets.form_detection import Verdict, detect_form
 from turnscript.datasets.form_registry import get_form
 from turnscript.datasets.labelled_texts import STYLES
@@ -17,8 +18,7 @@ from turnscript.datasets.opened import open_rows
 from turnscript.datasets.ordercheck import TRAINED_WHOLE
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.rows import RawRow
-from turnscript.format import Format
-from turnscript.registry import get_format, named_formats
+from turnscript.formats.format import Format
 
 NAMES = [style.name for style in STYLES]
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets.magic import fitting_prime, is_prime, magic, trainer_change
-from turnscript.errors import InvalidInput
 
 # Numbers of slots for which the trainer's scripts offer a prime that its own assert refuses, or none at all.
 REFUSED = [

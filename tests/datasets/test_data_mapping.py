@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from turnscript.conversation import Item
+from turnscript.core.conversation import Item
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets.form import Example
 from turnscript.datasets.mapping import InvalidMap, map_of, read_map
 from turnscript.datasets.problems import Code, problem_of
-from turnscript.errors import InvalidInput
 
 DIALOG = """
 messages = "dialog.turns"

@@ -17,6 +17,7 @@ from tests import corpora
 from tests.datasets import tinytokenizers
 from tests.datasets.beginnings import spans_of
 from tests.growth import assert_grows_below
+from turnscript.core.conversation import text_content
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.form import Example
 from turnscript.datasets.problems import Code, Problem
@@ -126,7 +127,7 @@ def test_what_others_say_counts_with_its_end_and_without_its_header() -> None:
     text = said("user", Example(request))
     assert len(users) == text.count("<|im_end|>")
     assert "<|im_start|>" not in text
-    assert text.startswith(ts.conversation.text_content(users[0].content))  # type: ignore[attr-defined]
+    assert text.startswith(text_content(users[0].content))  # type: ignore[attr-defined]
 
 
 ENDS = {

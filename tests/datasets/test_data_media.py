@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.datasets.jobs import built, plan_for, rejects, written
+from turnscript.convert.registry import formats
 from turnscript.datasets.problems import Code
 from turnscript.datasets.verify import verify
-from turnscript.registry import formats
 
 PNG = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
 ROWS: dict[str, tuple[dict[str, Any], str]] = {

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.datasets.jobs import built, chat, chats, documents, logged, plan_for, results, written
+from turnscript.core.errors import Conflict, InvalidInput
 from turnscript.datasets.executors import Inline
 from turnscript.datasets.merge import merge
 from turnscript.datasets.preparation import prepare
 from turnscript.datasets.sequence import in_order, shuffled
-from turnscript.errors import Conflict, InvalidInput
 
 
 def lines(*texts: str) -> list[bytes]:

@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.datasets.batches import FACTS, Document, batch, batches, contents, documents, made, samples, write
+from turnscript.core.errors import InvalidInput, UnknownName, Unsupported
 from turnscript.datasets.output import Batch, OutputFacts
 from turnscript.datasets.output_registry import get_output, outputs
 from turnscript.datasets.outputs import parquet
 from turnscript.datasets.packing import pack
 from turnscript.datasets.packingnames import read_packing
-from turnscript.errors import InvalidInput, UnknownName, Unsupported
 
 NAMES = outputs()
 FEWER = settings(max_examples=settings().max_examples // 4)  # every example waits for the disk
@@ -258,7 +258,7 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path) -> None:
         "from pathlib import Path\n"
         "from turnscript.datasets.output import OutputFacts\n"
         "from turnscript.datasets.output_registry import get_output, outputs\n"
-        "from turnscript.errors import Unsupported\n"
+        "from turnscript.core.errors import Unsupported\n"
         "print(outputs())\n"
         "try:\n    get_output('parquet').open(Path(sys.argv[1]), 'train', OutputFacts(10, 0))\n"
         "except Unsupported as error:\n    print(error)\n"

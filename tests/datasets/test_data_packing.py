@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from tests.datasets.batches import FACTS, Document, Sample, batches, documents, made, samples
 from tests.growth import assert_grows_below
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets import packing
 from turnscript.datasets.output import OutputFacts
 from turnscript.datasets.packing import best_fit, pack
 from turnscript.datasets.packingnames import Packing, read_packing
-from turnscript.errors import InvalidInput
 
 SIZES = st.integers(1, 31)
 

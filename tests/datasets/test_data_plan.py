@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tests.datasets.jobs import built, chat, chats, plan_for, results, written
+from turnscript.core.errors import InvalidInput, UnknownName
 from turnscript.datasets.mapping import read_map
 from turnscript.datasets.plan import Plan, plan_of, read_plan
 from turnscript.datasets.preparation import load_prepared, prepare
 from turnscript.datasets.runstats import stats_of
 from turnscript.datasets.verify import verify
-from turnscript.errors import InvalidInput, UnknownName
 
 
 @pytest.mark.parametrize(

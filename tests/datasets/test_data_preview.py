@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from tests.cli.running import EXAMPLES, run
 from tests.datasets.test_data_stats import read
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets.explaining import Token
 from turnscript.datasets.page import MEANINGS, preview_page
 from turnscript.datasets.preview import MARKS, Preview, Shown, State, preview, runs, state_of
 from turnscript.datasets.problems import Code, Problem
-from turnscript.errors import InvalidInput
 
 
 def token(text: bytes, *, weight: int = 0, item: int = 0, kind: str = "user", **rest: bool) -> Token:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.datasets.jobs import built, chats, plan_for, results, written
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets.build import Progress
 from turnscript.datasets.raytasks import RayTasks
-from turnscript.errors import InvalidInput
 
 
 @pytest.mark.deep

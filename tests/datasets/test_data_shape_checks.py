@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from turnscript.convert.registry import formats, get_format
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.form import Example
 from turnscript.datasets.form_registry import get_form
@@ -19,7 +20,6 @@ from turnscript.datasets.problems import Problem
 from turnscript.datasets.sample_checks import Checker, SampleCounts
 from turnscript.datasets.shape_checks import Led, Proofs
 from turnscript.engine.read import settles
-from turnscript.registry import formats, get_format
 
 TEXTS = [
     ("Hi", "Hello!"),

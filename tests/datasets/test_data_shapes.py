@@ -6,16 +6,16 @@ import random
 
 import pytest
 
-from turnscript.conversation import Assistant, Conversation, Item, Request, System, Text, Thinking, User
+from turnscript.convert.registry import formats, get_format
+from turnscript.core.conversation import Assistant, Conversation, Item, Request, System, Text, Thinking, User
+from turnscript.core.errors import LossyConversion
 from turnscript.datasets.drafts import Draft
 from turnscript.datasets.encoding_rows import Drafter, Options
 from turnscript.datasets.encoding_shapes import Shapes
 from turnscript.datasets.expansion import beginning
 from turnscript.datasets.form import Example, Spoken
 from turnscript.datasets.train import parse_train
-from turnscript.errors import LossyConversion
-from turnscript.format import Format
-from turnscript.registry import formats, get_format
+from turnscript.formats.format import Format
 
 _SPEAKERS = (System, User, Assistant)
 _KINDS = (*_SPEAKERS, Thinking)

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from tests.datasets.jobs import built, chat, documents, logged, plan_for, rejects, written
+from turnscript.core.errors import InvalidInput
+from turnscript.core.losses import Loss
 from turnscript.datasets.form_registry import get_form
 from turnscript.datasets.losskinds import MOST, OTHER, count_losses, kind_of, loss_lines, summed
 from turnscript.datasets.ordercheck import (
@@ -24,8 +26,6 @@ from turnscript.datasets.overflow import Overflow
 from turnscript.datasets.preparation import encoder_of, prepare
 from turnscript.datasets.shard import run_shard, run_shard_in
 from turnscript.datasets.shardfiles import REJECTS, find_record, shard_file
-from turnscript.errors import InvalidInput
-from turnscript.losses import Loss
 
 LONG = chat("q1", "first answer", "q2", "second answer", "q3", "the third and longest answer of all")
 

@@ -15,6 +15,7 @@ from tests.datasets import tinytokenizers
 from tests.datasets.beginnings import turns_of
 from tests.templates import Template
 from tools.parity.conversations import Conversation, conversations
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets.build import build
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.form import Example
@@ -22,7 +23,6 @@ from turnscript.datasets.plan import Plan
 from turnscript.datasets.preparation import encoder_of, load_prepared
 from turnscript.datasets.verify import verify
 from turnscript.engine.spans import ITEM, TRAINABLE
-from turnscript.errors import InvalidInput
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "chat_template.jinja"
 BY_NAME = {path.stem: path for path in SAMPLES}

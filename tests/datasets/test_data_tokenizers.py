@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, normalizers
 
 from tests.datasets import tinytokenizers
+from turnscript.core.errors import InvalidInput, UnknownName
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.tokenizer import Tokenizer
 from turnscript.datasets.tokenizers import get_tokenizer
 from turnscript.datasets.tokenizers.hf import byte_alphabet
 from turnscript.datasets.tokenizers.rwkv import LongestMatch, read_vocabulary, world_path
-from turnscript.errors import InvalidInput, UnknownName
 
 TEXTS = st.lists(
     st.sampled_from(["a", " ", "\n", "\n\n", "\0", "é", "e\u0301", "中文。", "\U0001f600", "<s>", "<|im_end|>", "    "])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.datasets.trace_rows import FOLDER, FORMS, fault, form_of, read, records, rows, said
-from turnscript.conversation import Thinking, ToolResult
+from turnscript.core.conversation import Thinking, ToolResult
 from turnscript.datasets.files import sample
 from turnscript.datasets.form import Example
 from turnscript.datasets.form_detection import detect_form

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.datasets.trace_rows import FORMS, fault, lines, read, records, said
-from turnscript.conversation import Thinking
+from turnscript.core.conversation import Thinking
 from turnscript.datasets.form import Example
 
 SIDE = {"isSidechain": True}

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import turnscript as ts
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets.train import MODEL, WORDS, Train, last_turn, parse_train
-from turnscript.errors import InvalidInput
 
 ITEMS = [
     ts.System(),

@@ -18,6 +18,7 @@ from tests import corpora
 from tests.datasets import tinytokenizers
 from tests.datasets.jobs import built, chat, chats, plan_for, written
 from tests.growth import assert_grows_below
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.files import sha256
 from turnscript.datasets.form import Example
@@ -27,7 +28,6 @@ from turnscript.datasets.shard_checks import MOST
 from turnscript.datasets.tokenizers import get_tokenizer
 from turnscript.datasets.train import Train, parse_train
 from turnscript.datasets.verify import Verification, verify
-from turnscript.errors import InvalidInput
 
 ALL = ("binidx", "jsonl", "parquet")
 ENDS = "what ends it"

@@ -13,13 +13,13 @@ from tests.datasets import tinytokenizers
 from tests.datasets.beginnings import text_of
 from tests.datasets.jobs import built, chats, plan_for, written
 from turnscript.cli.data.closing import Closing
+from turnscript.convert.registry import model_formats
+from turnscript.core.errors import InvalidInput, UnknownName
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.form import Example
 from turnscript.datasets.tokenizers import get_tokenizer
 from turnscript.datasets.train import Train
 from turnscript.datasets.vocabulary import add_tags, ranked_tags
-from turnscript.errors import InvalidInput, UnknownName
-from turnscript.registry import model_formats
 
 UNIVERSAL, CHATML = ts.get_format("rwkv-universal"), ts.get_format("batuta-chatml")
 EXAMPLE = Example(corpora.load("one_call"))

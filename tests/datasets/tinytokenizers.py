@@ -7,7 +7,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from tests import corpora
-from turnscript.conversation import text_content
+from turnscript.core.conversation import text_content
 
 CHATML = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 

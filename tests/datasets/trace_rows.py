@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from turnscript.conversation import Image, Item, Part, Text, Thinking, ToolCall, ToolResult
+from turnscript.core.conversation import Image, Item, Part, Text, Thinking, ToolCall, ToolResult
 from turnscript.datasets.form import WHOLE, Example, Form
 from turnscript.datasets.forms import bfcl, claude_code, codex, oasst, swe_agent, taskmaster, tau_bench, toolbench
 from turnscript.datasets.problems import BadRow

@@ -10,7 +10,7 @@ import pytest
 
 from tests.gateway.scripted import STREAM, Script, chunk, event
 from tests.gateway.stage import APIS, Stage, answer, named, piece
-from turnscript.api import Api
+from turnscript.apis.api import Api
 
 STORING = [api for api in APIS if api.serving.stored]
 EACH = pytest.mark.parametrize("api", STORING, ids=named)

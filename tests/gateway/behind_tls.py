@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.clocks import run_time
 from tests.gateway.scripted import HANG, Scripted, sse
 from tests.gateway.upstreams import ANSWER, ASK, BACKEND, pieces_of, text, text_of
-from turnscript.backend import Completion
+from turnscript.backends.backend import Completion
 from turnscript.gateway.upstream import Upstream
 
 CERTIFICATE = Path(__file__).with_name("localhost.pem")

@@ -17,8 +17,8 @@ import msgspec
 import turnscript as ts
 from tests.gateway.scripted import END, STREAM, chunk, event
 from tests.gateway.stage import APIS, WEATHER, body_of, connected, piece, post, text_of_call
-from turnscript.api import Api
-from turnscript.conversation import Item, Request, Response, Text, Tool, ToolCall, ToolResult, User
+from turnscript.apis.api import Api
+from turnscript.core.conversation import Item, Request, Response, Text, Tool, ToolCall, ToolResult, User
 
 CONNECTIONS = 32
 _MODELS = b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 23\r\n\r\n{"data":[{"id":"mod"}]}'

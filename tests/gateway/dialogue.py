@@ -23,7 +23,7 @@ import anthropic
 import openai
 
 from tests.gateway.stage import NO_TLS
-from turnscript.conversation import Tool
+from turnscript.core.conversation import Tool
 
 
 class Way(NamedTuple):

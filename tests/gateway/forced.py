@@ -15,9 +15,9 @@ from tests.gateway.running import Running
 from tests.gateway.speaker import Turn, written
 from tests.gateway.stage import WEATHER
 from tests.gateway.tinygguf import gbnf
-from turnscript.backend import Backend, Completion, HttpCall
-from turnscript.conversation import Item, Tool
-from turnscript.format import Format
+from turnscript.backends.backend import Backend, Completion, HttpCall
+from turnscript.core.conversation import Item, Tool
+from turnscript.formats.format import Format
 from turnscript.gateway.config import Config
 
 FORMAT = "rwkv-goose-hermes"

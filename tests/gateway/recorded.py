@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import turnscript as ts
 from tests.gateway.echo import Body
 from tests.gateway.speaker import call, text, thought
-from turnscript.conversation import Assistant, Item, Opaque, Thinking, Tool, ToolCall, text_content
+from turnscript.core.conversation import Assistant, Item, Opaque, Thinking, Tool, ToolCall, text_content
 
 _SEALED = "Hm, let me see."
 """A thought of which the recording holds only the seal."""

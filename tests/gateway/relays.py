@@ -14,13 +14,13 @@ from msgspec.structs import replace
 from tests.gateway.running import Running
 from tests.gateway.scripted import END, STREAM, Asked, Script, Scripted, chunk, said
 from tests.gateway.stage import NO_TLS, Threaded, Told
-from turnscript.api import Api, Reply
+from turnscript.apis.api import Api, Reply
 from turnscript.backends.chats import Chat
-from turnscript.conversation import Assistant, Item, Request, Response, Text, Thinking, ToolCall, Usage
-from turnscript.events import unfold
+from turnscript.convert.registry import api_at, chat_backends, get_backend
+from turnscript.core.conversation import Assistant, Item, Request, Response, Text, Thinking, ToolCall, Usage
+from turnscript.core.events import unfold
 from turnscript.gateway.config import Config, Policy, Signing
 from turnscript.gateway.secret import Secret
-from turnscript.registry import api_at, chat_backends, get_backend
 
 KINDS: list[Chat] = [backend for name in chat_backends() if isinstance(backend := get_backend(name), Chat)]
 USAGE = Usage(input=21, output=9, cached=5)

@@ -25,7 +25,7 @@ from tests.gateway.running import Running
 from tests.gateway.scripted import Asked, Script, Scripted, said
 from tests.gateway.stage import Threaded
 from tests.gateway.wires import WIRES, Wire, Written
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Assistant,
     Item,
     Request,
@@ -36,9 +36,10 @@ from turnscript.conversation import (
     ToolChoice,
     ToolResult,
     User,
+    text_content,
 )
 from turnscript.engine.prompt import Prompt
-from turnscript.format import Format
+from turnscript.formats.format import Format
 from turnscript.gateway.config import Config
 
 _MARK = "Where does this end"
@@ -242,7 +243,7 @@ def _beginnings(items: Sequence[Item], prompt: str) -> list[str]:
     """How much of a wanted text the prompt ends with, if the client has begun it."""
     if not items or not isinstance(items[0], Assistant):
         return []
-    words = ts.conversation.text_content(items[0].content)
+    words = text_content(items[0].content)
     return [words[:length] for length in range(len(words), 0, -1) if prompt.endswith(words[:length])][:1]
 
 

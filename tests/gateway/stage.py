@@ -31,13 +31,13 @@ import turnscript as ts
 from tests.gateway.running import Running
 from tests.gateway.scripted import END, Asked, Script, Scripted, said, sse
 from tests.sdks import NO_TLS as NO_TLS
-from turnscript.api import Api
-from turnscript.conversation import Assistant, Request, Text, Tool, ToolCall, User, text_content
-from turnscript.errors import TurnscriptError
-from turnscript.events import Event, MessageEnd, PartEnd
-from turnscript.faults import fault_of
+from turnscript.apis.api import Api
+from turnscript.convert.registry import apis, get_api
+from turnscript.core.conversation import Assistant, Request, Text, Tool, ToolCall, User, text_content
+from turnscript.core.error_kinds import fault_of
+from turnscript.core.errors import TurnscriptError
+from turnscript.core.events import Event, MessageEnd, PartEnd
 from turnscript.gateway.config import Config, Model
-from turnscript.registry import apis, get_api
 
 T = TypeVar("T")
 

@@ -15,13 +15,13 @@ from msgspec.structs import replace
 from tests.gateway.running import Running
 from tests.gateway.scripted import CLOSE, HANG, RESET, STREAM, Script, chunk, event
 from tests.gateway.stage import APIS, FORMAT, NO_TLS, Stage, body_of, named, piece
-from turnscript.api import Api
-from turnscript.errors import UpstreamError
+from turnscript.apis.api import Api
+from turnscript.convert.registry import get_backend
+from turnscript.core.errors import UpstreamError
 from turnscript.gateway.config import Config
 from turnscript.gateway.keyfile import add_key
 from turnscript.gateway.served import served_models
 from turnscript.gateway.upstream import Upstream
-from turnscript.registry import get_backend
 
 EACH = pytest.mark.parametrize("api", APIS, ids=named)
 PLACE = "127.0.0.1"

@@ -19,7 +19,7 @@ from tests.clocks import run_time
 from tests.gateway.scripted import FLOOD, HANG, STREAM, Script, chunk, event
 from tests.gateway.stage import APIS, SESSION, Stage, Told, answer, body_of, connected, named, piece, post, quiet
 from tests.sdks import anthropic_sdk, openai_sdk
-from turnscript.api import Api
+from turnscript.apis.api import Api
 from turnscript.gateway.visit import Visit
 
 EACH = pytest.mark.parametrize("api", APIS, ids=named)

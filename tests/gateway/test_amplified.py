@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from tests.gateway.stage import APIS, CHATS, Stage, Told, answer, body_of, is_refused, named
-from turnscript.api import Api
-from turnscript.conversation import Item, Request, Text, Thinking, User
-from turnscript.errors import TooLarge
+from turnscript.apis.api import Api
+from turnscript.core.conversation import Item, Request, Text, Thinking, User
+from turnscript.core.errors import TooLarge
+from turnscript.core.signatures import seal, unpacked_size, unseal
 from turnscript.gateway.aside import LARGE
-from turnscript.signatures import seal, unpacked_size, unseal
 
 pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import turnscript as ts
 from tests.strategies import conversations, jsontext, sdk
-from turnscript.conversation import Request
+from turnscript.core.conversation import Request
 from turnscript.gateway.forcing import sampling, structured
 from turnscript.gateway.hygiene import clean, unread
 from turnscript.gateway.offers import Offering, offer

@@ -22,7 +22,7 @@ from tests.clocks import run_time
 from tests.gateway.background import BEGUN
 from tests.gateway.scripted import HANG, Asked, Script, said
 from tests.gateway.stage import APIS, Threaded, body_of, named
-from turnscript.api import Api
+from turnscript.apis.api import Api
 from turnscript.gateway.app import application
 from turnscript.gateway.invalidconfig import InvalidConfig
 

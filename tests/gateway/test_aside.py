@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from tests.gateway.stage import CHATS, Stage, named
-from turnscript.api import Api
-from turnscript.conversation import Assistant, Request, Text, User
+from turnscript.apis.api import Api
+from turnscript.core.conversation import Assistant, Request, Text, User
 from turnscript.gateway.aside import LARGE, Aside
 
 PLACES: list[str] = []

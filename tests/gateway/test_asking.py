@@ -12,14 +12,14 @@ import pytest
 
 from tests.gateway.scripted import END, Asked, Script, said, sse
 from tests.gateway.stage import APIS, Stage, Told, answer, body_of, is_refused, named, piece, quiet
-from turnscript.api import Api
-from turnscript.errors import ContextOverflow, InvalidRequest, NotFound
+from turnscript.apis.api import Api
+from turnscript.convert.registry import get_api
+from turnscript.core.errors import ContextOverflow, InvalidRequest, NotFound
+from turnscript.core.losses import Loss
 from turnscript.gateway.config import Sampling
 from turnscript.gateway.headers import LOSSES, POLICY, REPORT
 from turnscript.gateway.reports import Reported, Reports
 from turnscript.gateway.visit import Encoded
-from turnscript.losses import Loss
-from turnscript.registry import get_api
 
 EACH = pytest.mark.parametrize("api", APIS, ids=named)
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])

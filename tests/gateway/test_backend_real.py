@@ -24,7 +24,7 @@ from tests.gateway.speaker import call, odd, text, thought
 from tests.gateway.stage import NO_TLS, WEATHER
 from turnscript.backends.completions import Completions
 from turnscript.backends.llamacpp import LlamaCpp
-from turnscript.conversation import Item
+from turnscript.core.conversation import Item
 from turnscript.gateway.config import Config
 from turnscript.gateway.embedded import Embedded
 

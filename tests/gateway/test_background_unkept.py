@@ -12,7 +12,7 @@ import pytest
 from tests.gateway.background import EACH, events_of, until_over
 from tests.gateway.scripted import Asked, Script
 from tests.gateway.stage import Stage, answer
-from turnscript.api import Api
+from turnscript.apis.api import Api
 
 
 @EACH

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from turnscript.conversation import Assistant, Item, Text, Thinking, ToolCall
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, raw_text
+from turnscript.core.conversation import Assistant, Item, Text, Thinking, ToolCall
+from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, raw_text
 from turnscript.gateway.blanks import Blanks
 
 CALL = ToolCall(name="f", arguments="{}", id="c1")

@@ -16,8 +16,8 @@ import pytest
 from tests.gateway import behind_tls
 from tests.gateway.scripted import CLOSE, Scripted, chunk, event, head, sse
 from tests.gateway.upstreams import ANSWER, ASK, BACKEND, against, failure, pieces_of, text, text_of
-from turnscript.backend import Completion
-from turnscript.errors import BackendDown, InvalidInput, UpstreamError
+from turnscript.backends.backend import Completion
+from turnscript.core.errors import BackendDown, InvalidInput, UpstreamError
 from turnscript.gateway.transport import HttpTransport
 from turnscript.gateway.upstream import Upstream
 

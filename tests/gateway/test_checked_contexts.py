@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from tests.gateway.scripted import END, Asked, Script, said, sse
 from tests.gateway.stage import CHATS, Stage, named
-from turnscript.api import Api
-from turnscript.errors import UpstreamError
-from turnscript.faults import fault_of
-from turnscript.registry import backends
+from turnscript.apis.api import Api
+from turnscript.convert.registry import backends
+from turnscript.core.error_kinds import fault_of
+from turnscript.core.errors import UpstreamError
 
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 EACH = pytest.mark.parametrize("api", CHATS, ids=named)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import turnscript as ts
 from tests.strategies import events as told_events
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Assistant,
     Conversation,
     Item,
@@ -27,11 +27,11 @@ from turnscript.conversation import (
     User,
     text_content,
 )
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold, raw_text
+from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold, raw_text
+from turnscript.core.json_text import Json, json_of
 from turnscript.gateway import checks
 from turnscript.gateway.checks import CallFinding, CallGate, CallPolicy, check_calls
 from turnscript.gateway.declared import Declared
-from turnscript.jsontext import Json, json_of
 
 Policy = Literal["pass", "text", "retry"]
 

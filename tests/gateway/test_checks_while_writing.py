@@ -10,9 +10,9 @@ import pytest
 from tests.gateway.ailing import Model
 from tests.gateway.scripted import STREAM, Asked, Script, Scripted, chunk, event, sse
 from tests.gateway.upstreams import ASK, BACKEND, text
-from turnscript import registry
-from turnscript.backend import Backend
-from turnscript.errors import UpstreamError
+from turnscript.backends.backend import Backend
+from turnscript.convert import registry
+from turnscript.core.errors import UpstreamError
 from turnscript.gateway.pool import Pool, open_any
 from turnscript.gateway.upstream import Upstream
 

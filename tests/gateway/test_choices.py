@@ -26,8 +26,8 @@ from tests.gateway.stage import (
     text_of_call,
 )
 from tests.sdks import openai_sdk
+from turnscript.convert.registry import get_api
 from turnscript.gateway.headers import LOSSES, POLICY, REPORT
-from turnscript.registry import get_api
 
 CHAT, TEXT = get_api("openai-chat"), get_api("openai-completions")
 ASK: Any = [{"role": "user", "content": "Hello"}]

@@ -19,14 +19,14 @@ from tests.gateway import tinygguf
 from tests.gateway.running import Running
 from tests.gateway.scripted import Asked, Script, Scripted, said
 from tests.gateway.stage import NO_TLS, Threaded
-from turnscript.backend import Facts
+from turnscript.backends.backend import Facts
 from turnscript.cli.serve import _banner
+from turnscript.convert.registry import get_backend
 from turnscript.gateway.config import Config, Model
 from turnscript.gateway.configfile import load
 from turnscript.gateway.doctor_server import _told_besides
 from turnscript.gateway.embedded import Embedded
 from turnscript.gateway.upstream import Upstream
-from turnscript.registry import get_backend
 
 QWEN3 = template_of("qwen3")
 CHATTED = (

@@ -12,9 +12,9 @@ import pytest
 
 import turnscript as ts
 from tests.every import every
-from turnscript.conversation import Request, Thinking
+from turnscript.core.conversation import Request, Thinking
+from turnscript.core.errors import UnknownName
 from turnscript.engine.prompt import Prompt
-from turnscript.errors import UnknownName
 from turnscript.gateway.forcing import sampling, structured
 from turnscript.gateway.hygiene import Cleaned, clean, unread
 from turnscript.gateway.offers import Offer, offer

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import turnscript as ts
 from tests.clocks import run_time
-from turnscript.backend import Facts
-from turnscript.errors import InvalidInput, InvalidRequest, UnknownName, Unsupported
+from turnscript.backends.backend import Facts
+from turnscript.core.errors import InvalidInput, InvalidRequest, UnknownName, Unsupported
 from turnscript.gateway.addresses import Address, read_address
 from turnscript.gateway.config import Config, Model, Sampling, Server, key_text, pattern_of
 from turnscript.gateway.layers import dotted, parts_of

@@ -160,7 +160,7 @@ def test_links_lead_somewhere() -> None:
 
 
 def test_the_presets_are_those_that_there_are() -> None:
-    from turnscript.presets import presets  # noqa: PLC0415
+    from turnscript.core.presets import presets  # noqa: PLC0415
 
     (sentence,) = re.findall(r"^The presets are (.+)\.$", page(), re.MULTILINE)
     assert presets() == re.findall(r"`(\S+)`", sentence)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.gateway.stage import APIS, Stage, Told, answer, body_of, connected, named, post
-from turnscript.api import Api
+from turnscript.apis.api import Api
 
 pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 

@@ -21,16 +21,16 @@ from tests.gateway.scripted import said, sse
 from tests.gateway.stage import APIS, CHATS, WEATHER, Stage, answer, named
 from tests.sampling import Writer
 from tests.sdks import anthropic_sdk, openai_sdk
-from turnscript.api import Api
-from turnscript.backend import Completion, Facts
-from turnscript.errors import UpstreamError
+from turnscript.apis.api import Api
+from turnscript.backends.backend import Completion, Facts
+from turnscript.convert.registry import get_api, get_backend
+from turnscript.core.errors import UpstreamError
+from turnscript.core.json_text import json_of
 from turnscript.gateway import constraining
 from turnscript.gateway.config import Config, Efforts
 from turnscript.gateway.constraining import Held, held, is_refused, wants
 from turnscript.gateway.forcing import NOT_ENFORCED
 from turnscript.gateway.thinking import closing
-from turnscript.jsontext import json_of
-from turnscript.registry import get_api, get_backend
 
 TRIP: dict[str, Any] = {
     "type": "object",

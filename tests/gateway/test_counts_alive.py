@@ -11,7 +11,7 @@ import pytest
 from tests.clocks import run_time
 from tests.gateway.scripted import HANG, Asked, Script, said
 from tests.gateway.stage import APIS, CHATS, Stage, body_of, connected, named, post, quiet
-from turnscript.api import Api
+from turnscript.apis.api import Api
 from turnscript.gateway.logs import LOGGER
 
 COUNTED = [api for api in APIS if api.serving.count_path]

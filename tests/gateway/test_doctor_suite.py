@@ -10,14 +10,14 @@ import pytest
 
 from tests.gateway.speaker import Speaker, Turn, call, text
 from tests.gateway.stage import FORMAT, Threaded
-from turnscript.conversation import Item, Response
+from turnscript.convert.registry import formats, get_format
+from turnscript.core.conversation import Item, Response
 from turnscript.gateway import doctor_suite
 from turnscript.gateway.checks import check_calls
 from turnscript.gateway.config import Config
 from turnscript.gateway.doctor_findings import Check
 from turnscript.gateway.doctor_probe import Patient
 from turnscript.gateway.served import Served
-from turnscript.registry import formats, get_format
 
 RIGHT: dict[str, list[Item]] = {
     "weather in Paris": [call("get_weather", city="Paris")],

@@ -15,7 +15,7 @@ import turnscript as ts
 from tests.gateway.speaker import Speaker, Talk, call, prompt_of, speaking, text, thought
 from tests.gateway.stage import NO_TLS
 from tests.sdks import async_openai_sdk, openai_sdk
-from turnscript.api import Api
+from turnscript.apis.api import Api
 from turnscript.engine.fill import Fill
 
 pytestmark = pytest.mark.usefixtures("speaker")

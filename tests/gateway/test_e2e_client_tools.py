@@ -20,7 +20,7 @@ import turnscript as ts
 from tests.answers.javascript import JavaScript
 from tests.gateway.speaker import Speaker, Talk, call, speaking, text
 from tests.gateway.stage import NO_TLS
-from turnscript.conversation import Item, Tool
+from turnscript.core.conversation import Item, Tool
 from turnscript.gateway.hygiene import clean
 from turnscript.gateway.offers import offer
 

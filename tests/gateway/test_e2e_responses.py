@@ -18,7 +18,7 @@ from tests.gateway.scripted import HANG, STREAM
 from tests.gateway.speaker import Speaker, Talk, call, prompt_of, speaking, text, thought
 from tests.gateway.stage import WEATHER
 from tests.sdks import async_openai_sdk
-from turnscript.conversation import Tool
+from turnscript.core.conversation import Tool
 
 pytestmark = pytest.mark.usefixtures("speaker")
 URL = "/v1/responses"

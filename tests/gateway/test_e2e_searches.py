@@ -13,7 +13,7 @@ import pytest
 import turnscript as ts
 from tests.gateway.speaker import Speaker, Talk, call, speaking, text
 from tests.gateway.stage import NO_TLS
-from turnscript.conversation import Tool
+from turnscript.core.conversation import Tool
 from turnscript.gateway.hygiene import clean
 from turnscript.gateway.offers import offer
 

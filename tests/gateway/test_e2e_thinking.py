@@ -17,10 +17,10 @@ from tests.gateway.scripted import END, Script, sse
 from tests.gateway.speaker import Speaker, Talk, call, speaking, text, thought
 from tests.gateway.stage import CHATS, NO_TLS, WEATHER, Stage, Told, answer, named, piece, text_of_call
 from tests.sdks import anthropic_sdk, openai_sdk
-from turnscript.api import Api
+from turnscript.apis.api import Api
+from turnscript.convert.registry import get_api
 from turnscript.gateway.config import Efforts
 from turnscript.gateway.thinking import BUDGETS
-from turnscript.registry import get_api
 
 EACH = pytest.mark.parametrize("api", DIALOGUES)
 BOTH = pytest.mark.parametrize("way", [WHOLE, STREAM], ids=str)

@@ -15,7 +15,7 @@ import pytest
 import turnscript as ts
 from tests.gateway.dialogue import DIALOGUES, STREAM, WAYS, WHOLE, Called, Dialogue, Way
 from tests.gateway.speaker import Speaker, Talk, call, odd, speakable, speaking, text
-from turnscript.conversation import Tool
+from turnscript.core.conversation import Tool
 
 ADD = Tool(
     name="add",

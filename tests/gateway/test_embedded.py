@@ -23,9 +23,9 @@ from tests.gateway.scripted import said
 from tests.gateway.serving import Serving
 from tests.gateway.stage import APIS, NO_TLS, Threaded, Told, body_of
 from tools.demo import Server
-from turnscript import registry
-from turnscript.backend import Completion
-from turnscript.errors import InvalidInput, Unsupported, UpstreamError
+from turnscript.backends.backend import Completion
+from turnscript.convert import registry
+from turnscript.core.errors import InvalidInput, Unsupported, UpstreamError
 from turnscript.gateway import embedded, loadclock
 from turnscript.gateway.config import Config
 from turnscript.gateway.embedded import Embedded

@@ -9,9 +9,9 @@ import pytest
 
 from tests.gateway.scripted import CLOSE, END, FLOOD, HANG, RESET, STREAM, Script, chunk, event, said, sse
 from tests.gateway.stage import APIS, CHATS, WEATHER, Stage, Told, answer, named, piece, text_of_call
-from turnscript.api import Api
-from turnscript.errors import UpstreamError, UpstreamTimeout
-from turnscript.faults import fault_of
+from turnscript.apis.api import Api
+from turnscript.core.error_kinds import fault_of
+from turnscript.core.errors import UpstreamError, UpstreamTimeout
 from turnscript.gateway.config import Timeouts
 
 EACH = pytest.mark.parametrize("api", APIS, ids=named)
@@ -209,7 +209,7 @@ def test_what_may_be_missing_behind_a_whole_answer_is_not_missed(
 def test_a_line_without_an_end_is_not_read_for_ever(
     stage: Stage, api: Api, stream: bool, line: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turnscript.sse.SseReader.__init__.__defaults__", (500_000,))
+    monkeypatch.setattr("turnscript.core.sse.SseReader.__init__.__defaults__", (500_000,))
     stage.play([STREAM, chunk(event(piece("Hello"))), chunk(line), FLOOD])
     told = stage.ask(api, stream=stream)
     is_failure(told, stream)

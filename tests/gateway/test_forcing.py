@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 import turnscript as ts
 from tests.strategies import events as told_events
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Assistant,
     Conversation,
     Image,
@@ -29,8 +29,10 @@ from turnscript.conversation import (
     ToolChoice,
     User,
 )
+from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
+from turnscript.core.json_text import json_of
+from turnscript.core.presets import get_preset
 from turnscript.engine.layout import layout_of
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
 from turnscript.gateway.forcing import (
     UNLIMITED,
     Fit,
@@ -46,8 +48,6 @@ from turnscript.gateway.forcing import (
     structured,
 )
 from turnscript.gateway.thinking import ThoughtMeter, can_think, closing, plan_thinking
-from turnscript.jsontext import json_of
-from turnscript.presets import get_preset
 
 FORMAT = ts.get_format("rwkv-universal")
 HI = User(content=[Text(text="Hi")])

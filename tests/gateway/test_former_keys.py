@@ -12,11 +12,11 @@ import pytest
 
 from tests.gateway.stage import APIS, SESSION, Stage, Told, answer, body_of, named
 from tests.gateway.test_amplified import PROVING, body_with, thought
-from turnscript.api import Api
-from turnscript.conversation import Thinking
+from turnscript.apis.api import Api
+from turnscript.core.conversation import Thinking
+from turnscript.core.signatures import seal, unseal
 from turnscript.gateway.headers import LOSSES
 from turnscript.gateway.secret import Secret
-from turnscript.signatures import seal, unseal
 
 OLD, OLDER, NEW, ALIEN = (f"the key that is called {name}" for name in ("old", "older", "new", "alien"))
 TEXT = "It was the butler."

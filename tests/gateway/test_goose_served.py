@@ -15,13 +15,13 @@ from tests.gateway.running import Running
 from tests.gateway.scripted import END, Asked, Script, said, sse
 from tests.gateway.stage import CHATS, NO_TLS, Threaded, Told, answer, body_of, named
 from tests.gateway.test_doctor import look
-from turnscript.api import Api
-from turnscript.backend import Facts
-from turnscript.errors import InvalidInput
+from turnscript.apis.api import Api
+from turnscript.backends.backend import Facts
+from turnscript.convert.registry import get_api
+from turnscript.core.errors import InvalidInput
 from turnscript.gateway.config import Config, Model
 from turnscript.gateway.configfile import load
 from turnscript.gateway.invalidconfig import InvalidConfig
-from turnscript.registry import get_api
 
 OLD, NEW = "rwkv7-g1-2.9b-20250801-ctx4096", "rwkv7-g1a-2.9b-20250922-ctx4096"
 TOO_OLD = "its name says 20250801, and models from before 20250922 were not trained to think when asked"

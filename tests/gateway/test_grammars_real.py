@@ -15,8 +15,8 @@ from tests.every import every
 from tests.gateway.stage import NO_TLS
 from tools.real.schemas import CASES, SchemaCase
 from turnscript.backends.llamacpp import LlamaCpp
+from turnscript.core.json_text import json_of
 from turnscript.grammar.rest import behind, matches
-from turnscript.jsontext import json_of
 
 
 @pytest.mark.deep

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.stage import APIS, Stage, answer, body_of, connected, named, post
-from turnscript.api import Api
+from turnscript.apis.api import Api
 
 pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 

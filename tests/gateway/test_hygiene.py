@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import turnscript as ts
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Assistant,
     Conversation,
     Opaque,
@@ -22,10 +22,10 @@ from turnscript.conversation import (
     User,
     text_content,
 )
+from turnscript.core.json_text import json_of, plain
+from turnscript.core.losses import Loss
 from turnscript.gateway.hygiene import Hygiene, clean
 from turnscript.gateway.toolset import place_of, reordered, tool_order
-from turnscript.jsontext import json_of, plain
-from turnscript.losses import Loss
 
 BILLING = "x-anthropic-billing-header: cc_version=2.1.329.b1; cc_entrypoint=cli; cch=00a1f;"
 MARK = {"type": "ephemeral"}

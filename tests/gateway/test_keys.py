@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.clocks import run_time
-from turnscript.errors import UnknownName
+from turnscript.core.errors import UnknownName
 from turnscript.gateway.config import Limits, Policy, fields_of
 from turnscript.gateway.invalidconfig import InvalidConfig
 from turnscript.gateway.keyfile import add_key, remove_key

@@ -10,7 +10,7 @@ import pytest
 
 import turnscript as ts
 from tests.gateway.stage import Stage, Told, answer, body_of
-from turnscript.conversation import text_content
+from turnscript.core.conversation import text_content
 from turnscript.gateway.headers import REPORT
 from turnscript.gateway.nearness import sentences
 

@@ -32,8 +32,8 @@ from tests.gateway.stage import (
     piece,
     post,
 )
-from turnscript.api import Api
-from turnscript.errors import NotFound, Overloaded, RateLimited, Unauthorized
+from turnscript.apis.api import Api
+from turnscript.core.errors import NotFound, Overloaded, RateLimited, Unauthorized
 from turnscript.gateway.config import Config, Limits, Model
 from turnscript.gateway.keyfile import add_key
 from turnscript.gateway.limits import Gate, Rate

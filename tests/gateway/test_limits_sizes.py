@@ -13,8 +13,8 @@ import pytest
 
 from tests.clocks import run_time
 from tests.gateway.stage import APIS, Stage, Told, answer, body_of, connected, is_refused, named, post
-from turnscript.api import Api
-from turnscript.errors import TooLarge
+from turnscript.apis.api import Api
+from turnscript.core.errors import TooLarge
 from turnscript.gateway.config import Server
 from turnscript.gateway.visit import Pace, SlowBody
 

@@ -14,11 +14,11 @@ import pytest
 from tests.clocks import run_time
 from tests.gateway.conftest import CONTEXT, SLOTS
 from tests.gateway.tinygguf import gbnf, words
-from turnscript.backend import Completion, Piece
+from turnscript.backends.backend import Completion, Piece
 from turnscript.backends.completions import Completions
 from turnscript.backends.llamacpp import LlamaCpp
-from turnscript.errors import UpstreamError
-from turnscript.faults import fault_of
+from turnscript.core.error_kinds import fault_of
+from turnscript.core.errors import UpstreamError
 from turnscript.gateway.upstream import Upstream
 
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])

@@ -15,13 +15,13 @@ from starlette.routing import Route
 
 from tests.gateway.scripted import HANG
 from tests.gateway.stage import APIS, CHATS, WEATHER, Stage, answer, body_of, named
-from turnscript.api import Api
+from turnscript.apis.api import Api
+from turnscript.convert.registry import get_api
 from turnscript.gateway.app import Application
 from turnscript.gateway.config import Config
 from turnscript.gateway.headers import LOSSES, REPORT
 from turnscript.gateway.keyfile import add_key
 from turnscript.gateway.service import Service
-from turnscript.registry import get_api
 
 RESPONSES = get_api("openai-responses")
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND")

@@ -11,11 +11,11 @@ import pytest
 
 from tests.gateway.scripted import Asked, Script, said, sse
 from tests.gateway.stage import APIS, Stage, body_of, piece
-from turnscript.backend import Completion
-from turnscript.errors import UpstreamError
+from turnscript.backends.backend import Completion
+from turnscript.convert.registry import backends, get_backend
+from turnscript.core.errors import UpstreamError
 from turnscript.gateway.masking import Mask
 from turnscript.gateway.secret import SHOWN, Secret
-from turnscript.registry import backends, get_backend
 
 KEY = "planted-key+1/2=="
 MODELS: dict[str, dict[str, Any]] = {

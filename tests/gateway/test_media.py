@@ -9,8 +9,8 @@ import pytest
 
 from tests.gateway.scripted import END, Asked, Script, said, sse
 from tests.gateway.stage import CHATS, Stage, named
-from turnscript.api import Api
-from turnscript.conversation import Assistant, Image, Request, Text, User
+from turnscript.apis.api import Api
+from turnscript.core.conversation import Assistant, Image, Request, Text, User
 from turnscript.gateway.headers import REPORT
 
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])

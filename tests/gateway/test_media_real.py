@@ -22,11 +22,11 @@ from tests.gateway.running import Running
 from tests.gateway.sighted import CONTEXT, PLAYED, SHOWN, picture, sighted, sound
 from tests.gateway.speaker import call, text
 from tests.gateway.stage import CHATS, NO_TLS, WEATHER, Told, is_refused, named
-from turnscript.api import Api
-from turnscript.backend import Completion
+from turnscript.apis.api import Api
+from turnscript.backends.backend import Completion
 from turnscript.backends.llamacpp import LlamaCpp
-from turnscript.conversation import Audio, Image, Item, Part, Request, Text, ToolCall, ToolResult, User
-from turnscript.errors import ContextOverflow, InvalidRequest
+from turnscript.core.conversation import Audio, Image, Item, Part, Request, Text, ToolCall, ToolResult, User
+from turnscript.core.errors import ContextOverflow, InvalidRequest
 from turnscript.gateway.config import Config
 from turnscript.gateway.headers import COUNTED, REPORT
 from turnscript.gateway.upstream import Upstream

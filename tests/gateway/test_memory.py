@@ -18,6 +18,7 @@ from tests.clocks import run_time
 from tests.gateway.echo import javascript
 from tests.growth import assert_grows_below
 from tests.strategies import jsontext, text
+from turnscript.core.json_text import Json
 from turnscript.gateway import memory as module
 from turnscript.gateway.database import Bounds, Database
 from turnscript.gateway.meaning import arguments as said_in
@@ -284,7 +285,7 @@ def test_a_call_or_a_signature_is_known_though_what_was_said_before_was_changed(
 
 
 def test_what_was_said_before_may_be_written_in_other_ways() -> None:
-    marked: dict[str, Any] = {"cache_control": ts.conversation.Json(b"{}")}  # type: ignore[attr-defined]
+    marked: dict[str, Any] = {"cache_control": Json(b"{}")}
 
     async def run() -> None:
         memory = Memory()

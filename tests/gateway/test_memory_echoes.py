@@ -11,9 +11,9 @@ import turnscript as ts
 from tests.conformance.test_replay_laws import SESSION, texts_of
 from tests.gateway import echo
 from tests.gateway.echo import ECHOES, Body, Echo
-from turnscript.conversation import text_content
+from turnscript.core.conversation import text_content
 from turnscript.engine.prompt import Prompt
-from turnscript.format import Format
+from turnscript.formats.format import Format
 from turnscript.gateway.database import Bounds, Database
 from turnscript.gateway.meaning import Beginning, beginning_of
 from turnscript.gateway.memory import SCHEMA, Memory, Recalled

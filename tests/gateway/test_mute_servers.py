@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tests.gateway.ailing import Model
 from tests.gateway.scripted import HANG, Asked, Script, Scripted, said
-from turnscript.errors import UpstreamError
+from turnscript.core.errors import UpstreamError
 from turnscript.gateway import upstream
 from turnscript.gateway.config import Config
 from turnscript.gateway.served import Served

@@ -12,11 +12,11 @@ from tests.gateway.echo import Body, Echo
 from tests.gateway.test_logprobs import chat, gateway, lists, number, responses
 from tests.gateway.test_memory_echoes import PAIRS, WEATHER, Gateway
 from tests.strategies.events import texts_told
-from turnscript.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, raw_text
+from turnscript.core.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, raw_text
+from turnscript.core.json_text import json_of
 from turnscript.gateway.blanks import Blanks
 from turnscript.gateway.checks import CallGate, CallPolicy
 from turnscript.gateway.memory import Memory
-from turnscript.jsontext import json_of
 
 NAME = "rwkv-universal"
 FORMAT = ts.get_format(NAME)

@@ -7,7 +7,7 @@ import pytest
 from tests.gateway.scripted import Asked, Script, said
 from tests.gateway.stage import Stage, answer
 from tests.gateway.test_asking import BOTH, EACH, LIMIT, SAID, limit_of, losses_of
-from turnscript.api import Api
+from turnscript.apis.api import Api
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import json
 from copy import deepcopy
 
 import turnscript as ts
-from turnscript.conversation import Tool
+from turnscript.core.conversation import Tool
 from turnscript.gateway.hygiene import clean
 from turnscript.gateway.offers import Offer, offer
 

@@ -14,7 +14,7 @@ import turnscript as ts
 from tests.growth import assert_grows_below
 from tests.strategies import events as told_events
 from tests.strategies import text as hostile
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Conversation,
     Request,
     Response,
@@ -28,13 +28,13 @@ from turnscript.conversation import (
     User,
     text_content,
 )
-from turnscript.conversation import calls as calls_of
-from turnscript.events import Event, PartDelta, PartEnd, PartStart, fold, raw_text
+from turnscript.core.conversation import calls as calls_of
+from turnscript.core.events import Event, PartDelta, PartEnd, PartStart, fold, raw_text
+from turnscript.core.json_text import json_of, plain
 from turnscript.gateway.checks import CallGate, CallPolicy
 from turnscript.gateway.hygiene import clean
 from turnscript.gateway.naming import Origin, Restorer, Unwrapper, unwrapped
 from turnscript.gateway.offers import Offer, Offering, offer
-from turnscript.jsontext import json_of, plain
 
 ANY = ts.get_format("rwkv-universal")
 F = {"type": "function", "name": "f", "description": "F.", "parameters": {"type": "object"}}

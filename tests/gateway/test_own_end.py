@@ -10,8 +10,8 @@ import pytest
 
 from tests.gateway.scripted import END, HANG, STREAM, Asked, Script, chunk, event, said
 from tests.gateway.stage import WEATHER, Stage, text_of_call
+from turnscript.convert.registry import get_api
 from turnscript.gateway import answers
-from turnscript.registry import get_api
 
 pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 

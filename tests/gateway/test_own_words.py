@@ -15,7 +15,7 @@ import turnscript as ts
 from tests.gateway.running import Running
 from tests.gateway.scripted import Asked, Script, Scripted, said
 from tests.gateway.stage import NO_TLS, Threaded
-from turnscript.backend import Facts
+from turnscript.backends.backend import Facts
 from turnscript.detection.nearness import nearness
 from turnscript.detection.place import read_place
 from turnscript.gateway.config import Config, Model

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.stage import APIS, Stage, answer, named
-from turnscript.api import Api
+from turnscript.apis.api import Api
 from turnscript.gateway.configfile import load
 from turnscript.gateway.invalidconfig import InvalidConfig
 from turnscript.gateway.keyfile import add_key

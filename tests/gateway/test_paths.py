@@ -9,12 +9,12 @@ import pytest
 from starlette.routing import Route
 
 from tests.gateway.stage import APIS, Stage, answer, body_of, named
-from turnscript.api import Api
+from turnscript.apis.api import Api
+from turnscript.convert.registry import apis, get_api
 from turnscript.gateway.app import Application
 from turnscript.gateway.config import Config
 from turnscript.gateway.keyfile import add_key
 from turnscript.gateway.service import Service
-from turnscript.registry import apis, get_api
 
 OPEN = {"/", "/v1", "/health", "/api/event_logging/batch"}
 """Paths that tell nothing of anybody, and start nothing."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.stage import CHATS, WEATHER, Stage, Told, answer, named, text_of_call
-from turnscript.api import Api
+from turnscript.apis.api import Api
 from turnscript.gateway.headers import LOSSES, REPORT
 from turnscript.gateway.keyfile import add_key
 

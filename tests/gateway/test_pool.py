@@ -11,9 +11,9 @@ import pytest
 
 from tests.gateway.scripted import CLOSE, HANG, RESET, Asked, Scripted, said, sse
 from tests.gateway.tinygguf import words
-from turnscript import registry
-from turnscript.backend import Completion
-from turnscript.errors import UpstreamError, UpstreamTimeout
+from turnscript.backends.backend import Completion
+from turnscript.convert import registry
+from turnscript.core.errors import UpstreamError, UpstreamTimeout
 from turnscript.gateway.pool import Lease, Member, Pool, open_any
 from turnscript.gateway.upstream import Timeouts, Upstream
 

@@ -20,8 +20,8 @@ from tests.gateway import echo
 from tests.gateway.echo import ECHOES, Body, Echo
 from tests.gateway.speaker import Speaker, Talk, call, odd, speakable, speaking, text, thought
 from tests.gateway.stage import NO_TLS, WEATHER
-from turnscript.conversation import Item, Tool
-from turnscript.jsontext import with_characters
+from turnscript.core.conversation import Item, Tool
+from turnscript.core.json_text import with_characters
 
 PAIRS = [(api, one) for api, several in ECHOES.items() for one in several]
 TOOLS = [{"name": "get_weather", "input_schema": json.loads(bytes(WEATHER.parameters or b"{}"))}]

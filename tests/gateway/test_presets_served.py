@@ -11,9 +11,9 @@ import pytest
 import turnscript as ts
 from tests.cli.running import run
 from tests.gateway.stage import APIS, Stage, Told, named
-from turnscript.api import Api
+from turnscript.apis.api import Api
 from turnscript.backends.ai00 import Ai00
-from turnscript.presets import get_preset
+from turnscript.core.presets import get_preset
 
 EACH = pytest.mark.parametrize("api", APIS, ids=named)
 CHAT, RESPONSES = ts.get_api("openai-chat"), ts.get_api("openai-responses")

@@ -14,8 +14,8 @@ import uvloop
 
 from tests.gateway.scripted import CLOSE, FLOOD, HANG, STREAM, Script, Scripted, chunk, head, said
 from tests.gateway.upstreams import ANSWER, against, failure, pieces_of, text_of
-from turnscript.backend import HttpCall
-from turnscript.errors import UpstreamError, UpstreamTimeout
+from turnscript.backends.backend import HttpCall
+from turnscript.core.errors import UpstreamError, UpstreamTimeout
 from turnscript.gateway.transport import READ_SIZE, HttpReply, HttpTransport
 from turnscript.gateway.upstream import Timeouts, Upstream
 

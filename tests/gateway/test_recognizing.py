@@ -11,7 +11,7 @@ import pytest
 
 from tests.gateway.ailing import Model
 from tests.gateway.scripted import Asked, Script, Scripted, said
-from turnscript.errors import UpstreamError
+from turnscript.core.errors import UpstreamError
 from turnscript.gateway.kinds import AUTO
 from turnscript.gateway.recognizing import Taken, taken_for
 

@@ -25,7 +25,7 @@ from tests.gateway.forced import Forced, forced, tokens
 from tests.gateway.recorded import Recording
 from tests.gateway.speaker import call, odd, text, thought
 from turnscript.backends.llamacpp import LlamaCpp
-from turnscript.conversation import Item
+from turnscript.core.conversation import Item
 from turnscript.gateway.embedded import Embedded
 
 SESSIONS = {

@@ -15,9 +15,11 @@ from tests.gateway.relays import KINDS, USAGE, Relay, call, of_kind, proved, rel
 from tests.gateway.scripted import said
 from tests.gateway.stage import CHATS, WEATHER, Told, named
 from tests.sdks import anthropic_sdk, openai_sdk
-from turnscript.api import Api
+from turnscript.apis.api import Api
 from turnscript.backends.chats import Chat
-from turnscript.conversation import (
+from turnscript.convert.recognition import detect_api
+from turnscript.convert.registry import api_at, get_api
+from turnscript.core.conversation import (
     Assistant,
     Image,
     Item,
@@ -29,10 +31,8 @@ from turnscript.conversation import (
     User,
     text_content,
 )
+from turnscript.core.presets import get_preset
 from turnscript.gateway.config import Policy
-from turnscript.presets import get_preset
-from turnscript.recognition import detect_api
-from turnscript.registry import api_at, get_api
 
 EACH = pytest.mark.parametrize("api", CHATS, ids=named)
 WAYS = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])

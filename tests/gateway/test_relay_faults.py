@@ -11,11 +11,11 @@ import pytest
 from tests.gateway.relays import KINDS, Relay, cut, of_kind, relaying, said_text, script
 from tests.gateway.scripted import CLOSE, END, HANG, RESET, STREAM, chunk, said, sse
 from tests.gateway.stage import APIS, CHATS, Told, body_of, named
-from turnscript.api import Api
+from turnscript.apis.api import Api
 from turnscript.backends.chats import Chat
-from turnscript.faults import fault_of
+from turnscript.convert.registry import api_at
+from turnscript.core.error_kinds import fault_of
 from turnscript.gateway.config import Timeouts
-from turnscript.registry import api_at
 
 EACH = pytest.mark.parametrize("api", APIS, ids=named)
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])

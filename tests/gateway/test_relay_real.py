@@ -14,7 +14,7 @@ from tests.gateway.relays import KINDS, of_kind
 from tests.gateway.running import Running
 from tests.gateway.stage import APIS, NO_TLS, Told, body_of, named
 from tests.sdks import anthropic_sdk
-from turnscript.api import Api
+from turnscript.apis.api import Api
 from turnscript.backends.chats import Chat
 from turnscript.gateway import shipped
 from turnscript.gateway.config import Config

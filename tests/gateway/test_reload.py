@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from turnscript.errors import RateLimited
+from turnscript.core.errors import RateLimited
+from turnscript.core.signatures import seal, unseal
 from turnscript.gateway.callers import Callers
 from turnscript.gateway.config import Config, Limits, Logs, Memory, Server, Signing, Store
 from turnscript.gateway.configfile import load
@@ -22,7 +23,6 @@ from turnscript.gateway.reload import Reloader
 from turnscript.gateway.secret import Secret
 from turnscript.gateway.service import Service
 from turnscript.gateway.signing import former_keys, signing_key
-from turnscript.signatures import seal, unseal
 
 MAIN = '[models.main]\nbackend = "http://h"\nformat = "rwkv-goose"\n'
 

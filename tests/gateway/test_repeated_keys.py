@@ -8,7 +8,7 @@ import pytest
 
 from tests.gateway.scripted import CLOSE, Asked, Script, said, sse
 from tests.gateway.stage import APIS, Stage, answer, named
-from turnscript.api import Api
+from turnscript.apis.api import Api
 from turnscript.gateway.secret import Secret
 
 EACH = pytest.mark.parametrize("api", APIS, ids=named)

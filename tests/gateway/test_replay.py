@@ -16,9 +16,9 @@ import pytest
 
 from tests.clocks import scaled
 from tests.gateway.scripted import CLOSE, RESET, Asked, Scripted, head, said, sse
-from turnscript import registry
-from turnscript.backend import Completion, Facts, HttpCall, Piece
-from turnscript.errors import InvalidInput, UpstreamError
+from turnscript.backends.backend import Completion, Facts, HttpCall, Piece
+from turnscript.convert import registry
+from turnscript.core.errors import InvalidInput, UpstreamError
 from turnscript.gateway import replay
 from turnscript.gateway.replay import Replay, hash_of, read_exchanges, record
 from turnscript.gateway.upstream import Timeouts, Upstream

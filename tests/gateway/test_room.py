@@ -17,13 +17,13 @@ from msgspec.structs import replace
 from tests.gateway.background import BEGUN, begun
 from tests.gateway.scripted import HANG, said
 from tests.gateway.stage import APIS, CHATS, Stage, Told, answer, body_of, connected, is_refused, named, post
-from turnscript.api import Api
-from turnscript.conversation import Request, Text, Thinking, User
-from turnscript.errors import Overloaded
+from turnscript.apis.api import Api
+from turnscript.core.conversation import Request, Text, Thinking, User
+from turnscript.core.errors import Overloaded
+from turnscript.core.signatures import seal
 from turnscript.gateway.config import Server
 from turnscript.gateway.keyfile import add_key
 from turnscript.gateway.room import Room, Tally
-from turnscript.signatures import seal
 
 pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 

@@ -13,8 +13,8 @@ import pytest
 from tests.gateway.background import begun
 from tests.gateway.scripted import HANG
 from tests.gateway.stage import APIS, Stage, Told, answer, connected, is_refused, named
-from turnscript.api import Api
-from turnscript.errors import Overloaded
+from turnscript.apis.api import Api
+from turnscript.core.errors import Overloaded
 
 pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from turnscript.core.json_text import json_of
 from turnscript.gateway import checks
 from turnscript.gateway.schemasize import References, applications, too_deep
-from turnscript.jsontext import json_of
 
 TOO_DEEP = ("unchecked", "", "the schema could not be applied: nested too deep")
 
@@ -19,7 +19,7 @@ TOO_DEEP = ("unchecked", "", "the schema could not be applied: nested too deep")
 APPLY = """
 import json, sys
 from turnscript.gateway import checks
-from turnscript.jsontext import json_of
+from turnscript.core.json_text import json_of
 value, schema = json.load(sys.stdin)
 print(json.dumps(list(checks.check_value(value, json_of(schema)))))
 """
@@ -76,7 +76,7 @@ def test_a_schema_of_schemas_is_not_applied_to_a_value_that_is_too_deep_for_it(d
     script = f"""
 import json
 from turnscript.gateway import checks
-from turnscript.jsontext import json_of
+from turnscript.core.json_text import json_of
 value = {{"type": 5}}
 for _ in range(9_900):
     value = {{"not": value}}

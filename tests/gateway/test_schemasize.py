@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from turnscript.core.json_text import Json, json_of
 from turnscript.gateway import checks
 from turnscript.gateway.schemasize import References, applications, unrolled
-from turnscript.jsontext import Json, json_of
 
 
 def doubled(levels: int, last: object) -> Json:

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from turnscript.core.json_text import json_of
 from turnscript.gateway import checks
 from turnscript.gateway.schemasize import References, revisited
-from turnscript.jsontext import json_of
 
 # In a process of its own: a stack that is too small takes the process along, and what never ends can be ended.
 APPLY = """
 import json, sys
 from turnscript.gateway import checks
-from turnscript.jsontext import json_of
+from turnscript.core.json_text import json_of
 value, schema = json.load(sys.stdin)
 print(json.dumps([kind for kind, _, _ in checks.check_value(value, json_of(schema))]))
 """

@@ -9,17 +9,17 @@ import pytest
 import turnscript as ts
 from tests.gateway.speaker import Turn, Unspeakable, call, text, thought, written
 from tests.gateway.stage import WEATHER
-from turnscript.backend import Piece
-from turnscript.conversation import Assistant, Item, Request, Text, User, text_content
+from turnscript.backends.backend import Piece
+from turnscript.core.conversation import Assistant, Item, Request, Text, User, text_content
+from turnscript.core.errors import TurnscriptError
+from turnscript.core.logprobs import TokenLogprob
 from turnscript.engine.prompt import Prompt
-from turnscript.errors import TurnscriptError
-from turnscript.format import Format
+from turnscript.formats.format import Format
 from turnscript.gateway.blanks import Blanks
 from turnscript.gateway.callids import CallIds
 from turnscript.gateway.checks import PASS, CallGate, CallPolicy
 from turnscript.gateway.generation import Controls, Generation
 from turnscript.gateway.scoring import Scoring
-from turnscript.logprobs import TokenLogprob
 
 TURNS: list[list[Item]] = [
     [text("Well.")],

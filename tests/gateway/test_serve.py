@@ -19,8 +19,8 @@ import pytest
 from tests.gateway.scripted import FLOOD, HANG, STREAM, Asked, Script, Scripted, chunk, event, said
 from tests.gateway.serving import Serving
 from tests.gateway.stage import APIS, Threaded, Told, answer, body_of, piece, post
-from turnscript.api import Api
-from turnscript.errors import Overloaded
+from turnscript.apis.api import Api
+from turnscript.core.errors import Overloaded
 
 BEGUN: Script = [STREAM, chunk(event(piece("Once upon a time")))]
 STORING = [api for api in APIS if api.serving.stored]

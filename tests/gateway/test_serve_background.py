@@ -21,7 +21,7 @@ from tests.gateway.running import Running
 from tests.gateway.scripted import HANG, RESET, STREAM, Script, chunk, event
 from tests.gateway.stage import Stage, Told, answer, body_of, connected, piece, post
 from tests.sdks import openai_sdk
-from turnscript.api import Api
+from turnscript.apis.api import Api
 from turnscript.gateway.callers import ANYBODY
 from turnscript.gateway.database import Bounds, Database
 from turnscript.gateway.headers import LOSSES, REPORT

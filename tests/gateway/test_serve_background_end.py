@@ -14,8 +14,8 @@ from tests.clocks import run_time, scaled
 from tests.gateway.background import BEGUN, EACH, ENDS, begun, events_of, look
 from tests.gateway.scripted import HANG
 from tests.gateway.stage import NO_TLS, Stage, body_of
-from turnscript.api import Api
-from turnscript.errors import Overloaded
+from turnscript.apis.api import Api
+from turnscript.core.errors import Overloaded
 
 pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 

@@ -10,7 +10,7 @@ import pytest
 from tests.clocks import scaled
 from tests.gateway.background import EACH, events_of, until_over
 from tests.gateway.stage import Stage, answer, connected
-from turnscript.api import Api
+from turnscript.apis.api import Api
 
 pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 

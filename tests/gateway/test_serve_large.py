@@ -15,8 +15,8 @@ import pytest
 from tests.gateway.scripted import Asked, Script, said
 from tests.gateway.serving import Serving
 from tests.gateway.stage import CHATS, Threaded, answer, body_of, named, post
-from turnscript.api import Api
-from turnscript.conversation import Assistant, Request, Text, User
+from turnscript.apis.api import Api
+from turnscript.core.conversation import Assistant, Request, Text, User
 
 NOT_KEPT: dict[str, Any] = {"store": False}
 KEEPING = [api for api in CHATS if api.serving.stored]

@@ -19,7 +19,7 @@ from tests.gateway.crowd import Cheap, Client, Line, crowd
 from tests.gateway.serving import Serving
 from tests.gateway.small import SMALL
 from tests.gateway.stage import APIS, Stage, Told, answer, body_of, connected, post, quiet
-from turnscript.conversation import Text, User
+from turnscript.core.conversation import Text, User
 from turnscript.gateway.server import allow_open_files
 
 NOT_KEPT: dict[str, Any] = {"store": False}

@@ -39,11 +39,11 @@ from tests.gateway.stage import (
     post,
     text_of_call,
 )
+from turnscript.core.losses import Loss
 from turnscript.gateway.config import Config, Model
 from turnscript.gateway.keyfile import add_key
 from turnscript.gateway.logs import LOGGER, say, set_up
 from turnscript.gateway.metrics import Metrics
-from turnscript.losses import Loss
 
 SECRET = "xyzzy-plugh"  # what somebody says
 ANSWERED = "frobozz-grue"  # what the model says

@@ -13,7 +13,7 @@ import pytest
 from tests.gateway.scripted import Script, said
 from tests.gateway.serving import Serving
 from tests.gateway.stage import APIS, Stage, Threaded, Told, answer, body_of, named, quiet
-from turnscript.api import Api
+from turnscript.apis.api import Api
 from turnscript.gateway.database import StorageUnavailable
 from turnscript.gateway.headers import REPORT
 

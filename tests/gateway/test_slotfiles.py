@@ -14,9 +14,9 @@ import pytest
 
 from tests.clocks import run_time
 from tests.gateway.scripted import CLOSE, END, HANG, RESET, Asked, Script, Scripted, said, sse
-from turnscript.backend import Completion
+from turnscript.backends.backend import Completion
 from turnscript.backends.llamacpp import LlamaCpp
-from turnscript.errors import InvalidInput, UpstreamError
+from turnscript.core.errors import InvalidInput, UpstreamError
 from turnscript.gateway import slotfiles
 from turnscript.gateway.config import Config
 from turnscript.gateway.configfile import load

@@ -23,9 +23,9 @@ from tests.gateway.running import Running
 from tests.gateway.speaker import call, odd, text
 from tests.gateway.stage import NO_TLS, WEATHER
 from tests.gateway.tinygguf import words
-from turnscript.backend import Backend, Completion, HttpCall, SlotAction
+from turnscript.backends.backend import Backend, Completion, HttpCall, SlotAction
 from turnscript.backends.llamacpp import LlamaCpp
-from turnscript.conversation import ToolCall
+from turnscript.core.conversation import ToolCall
 from turnscript.gateway import doctor_load
 from turnscript.gateway.config import Config
 from turnscript.gateway.doctor_findings import Check

@@ -16,10 +16,11 @@ from msgspec.structs import replace
 from tests.gateway.running import Running
 from tests.gateway.scripted import CLOSE, END, Asked, Script, Scripted, said, sse
 from tests.gateway.stage import APIS, NO_TLS, Threaded, Told, answer, body_of, named
-from turnscript.api import Api
-from turnscript.backend import Completion, State
+from turnscript.apis.api import Api
 from turnscript.backends.ai00 import Ai00
-from turnscript.errors import InvalidInput, UnknownName
+from turnscript.backends.backend import Completion, State
+from turnscript.convert.registry import get_api
+from turnscript.core.errors import InvalidInput, UnknownName
 from turnscript.gateway import states
 from turnscript.gateway.config import Config
 from turnscript.gateway.configfile import load
@@ -29,7 +30,6 @@ from turnscript.gateway.invalidconfig import InvalidConfig
 from turnscript.gateway.service import Service
 from turnscript.gateway.states import Listed, find
 from turnscript.gateway.upstream import Upstream
-from turnscript.registry import get_api
 
 FORMAT = "rwkv-universal"
 NOVELS, QUERIES, OTHER = (f"00000000-0000-4000-8000-00000000000{number}" for number in "ab9")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from turnscript.errors import InvalidRequest
+from turnscript.core.errors import InvalidRequest
 from turnscript.gateway import database as module
 from turnscript.gateway.database import Bounds, Database, StorageUnavailable
 from turnscript.gateway.store import SCHEMA, Answer, Behind, Store, StoredItem

@@ -9,7 +9,7 @@ import pytest
 
 from tests.gateway.scripted import END, STREAM, Script, chunk, event
 from tests.gateway.stage import APIS, Stage, named, piece
-from turnscript.api import Api
+from turnscript.apis.api import Api
 from turnscript.gateway.headers import REPORT
 from turnscript.gateway.logs import LOGGER
 from turnscript.gateway.secret import Secret

@@ -12,9 +12,9 @@ import pytest
 from tests.gateway.scripted import END, sse
 from tests.gateway.stage import APIS, Stage, Told, answer, piece
 from tests.sdks import openai_sdk
+from turnscript.core.losses import Loss
 from turnscript.gateway.headers import LOSSES, POLICY, REPORT
 from turnscript.gateway.texts import echoed
-from turnscript.losses import Loss
 
 [API] = [api for api in APIS if api.serving.bare]
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])

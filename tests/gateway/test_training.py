@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.stage import APIS, FORMAT, Stage, answer, body_of, named
-from turnscript.api import Api
+from turnscript.apis.api import Api
 from turnscript.gateway import doctor
 from turnscript.gateway.config import Config
 from turnscript.gateway.doctor_findings import Check

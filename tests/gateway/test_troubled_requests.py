@@ -9,8 +9,8 @@ import pytest
 from tests.gateway.background import STORING
 from tests.gateway.scripted import END, sse
 from tests.gateway.stage import APIS, CHATS, Stage, answer, body_of, is_refused, named, piece
-from turnscript.api import Api
-from turnscript.errors import InvalidRequest, Overloaded
+from turnscript.apis.api import Api
+from turnscript.core.errors import InvalidRequest, Overloaded
 from turnscript.gateway.generation import CONTEXT
 from turnscript.gateway.headers import LOSSES
 

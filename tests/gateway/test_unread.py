@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import turnscript as ts
-from turnscript.conversation import Request
+from turnscript.core.conversation import Request
 from turnscript.gateway.hygiene import clean, unread
 
 

@@ -15,8 +15,8 @@ from tests.gateway.scripted import Script, Scripted, said, sse
 from tests.gateway.stage import Stage
 from tests.gateway.upstreams import ASK, WHOLE, against, failure, pieces_of, text, text_of
 from tests.sdks import openai_sdk
-from turnscript.backend import Piece
-from turnscript.errors import UpstreamError
+from turnscript.backends.backend import Piece
+from turnscript.core.errors import UpstreamError
 from turnscript.gateway.upstream import Upstream
 
 WITH = sse(text("one"), text(" two", "stop"), "[DONE]")

@@ -17,8 +17,8 @@ from tests.gateway.scripted import CLOSE, END, HANG, RESET, STREAM, Asked, Scrip
 from tests.gateway.stage import Stage
 from tests.gateway.upstreams import ASK, WHOLE, against, pieces_of
 from tests.sdks import anthropic_sdk, openai_sdk
-from turnscript.errors import UpstreamError
-from turnscript.faults import fault_of
+from turnscript.core.error_kinds import fault_of
+from turnscript.core.errors import UpstreamError
 from turnscript.gateway.doctor_findings import remedy_for
 from turnscript.gateway.upstream import Upstream
 

@@ -11,7 +11,7 @@ from weakref import ref
 import pytest
 
 from tests.gateway.stage import CHATS, SESSION, Stage, answer, body_of, connected, named, post
-from turnscript.api import Api
+from turnscript.apis.api import Api
 
 pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 

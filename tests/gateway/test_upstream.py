@@ -15,10 +15,10 @@ import pytest
 from tests.clocks import run_time
 from tests.gateway.scripted import CLOSE, END, FLOOD, HANG, RESET, STREAM, Scripted, chunk, event, head, said, sse
 from tests.gateway.upstreams import ANSWER, ASK, BACKEND, WHOLE, against, failure, pieces_of, text, text_of
-from turnscript import registry
-from turnscript.backend import Completion, Facts
-from turnscript.errors import BackendDown, InvalidInput, Unsupported, UpstreamError
-from turnscript.faults import fault_of
+from turnscript.backends.backend import Completion, Facts
+from turnscript.convert import registry
+from turnscript.core.error_kinds import fault_of
+from turnscript.core.errors import BackendDown, InvalidInput, Unsupported, UpstreamError
 from turnscript.gateway import transport
 from turnscript.gateway.upstream import Timeouts, Upstream
 

@@ -13,9 +13,9 @@ import pytest
 from tests.clocks import run_time, scaled
 from tests.gateway.scripted import HANG, STREAM, Scripted, chunk, head, said, sse
 from tests.gateway.upstreams import ASK, BACKEND, WHOLE, against, failure, pieces_of, text, text_of
-from turnscript.backend import Completion
-from turnscript.errors import UpstreamTimeout
-from turnscript.faults import fault_of
+from turnscript.backends.backend import Completion
+from turnscript.core.error_kinds import fault_of
+from turnscript.core.errors import UpstreamTimeout
 from turnscript.gateway.upstream import Timeouts, Upstream
 
 

@@ -19,13 +19,13 @@ import turnscript as ts
 from tests.gateway.running import Running
 from tests.gateway.scripted import Asked, Script, said, sse
 from tests.gateway.stage import CHATS, FORMAT, NO_TLS, Threaded, Told, body_of, named
-from turnscript.api import Api
-from turnscript.errors import UpstreamError
-from turnscript.faults import fault_of, room_said
+from turnscript.apis.api import Api
+from turnscript.backends.shared.server_errors import refusal
+from turnscript.convert.registry import get_api
+from turnscript.core.error_kinds import fault_of, room_said
+from turnscript.core.errors import UpstreamError
+from turnscript.core.json_text import json_of
 from turnscript.gateway.config import Config
-from turnscript.jsontext import json_of
-from turnscript.refused import refusal
-from turnscript.registry import get_api
 
 CHAT, MESSAGES, TEXT = (get_api(name) for name in ("openai-chat", "anthropic-messages", "openai-completions"))
 CONTEXT = 2000

@@ -12,7 +12,7 @@ import pytest
 from tests.gateway.scripted import END, HANG, Asked, Script, sse
 from tests.gateway.stage import APIS, CHATS, Stage, answer, body_of, connected, named, piece, post
 from tests.sdks import anthropic_sdk, openai_sdk
-from turnscript.api import Api
+from turnscript.apis.api import Api
 from turnscript.gateway import answers
 from turnscript.gateway.config import Limits
 from turnscript.gateway.limits import Gate

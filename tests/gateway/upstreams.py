@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.gateway.scripted import Scripted, sse
-from turnscript import registry
-from turnscript.backend import Completion, Piece
-from turnscript.errors import UpstreamError
+from turnscript.backends.backend import Completion, Piece
+from turnscript.convert import registry
+from turnscript.core.errors import UpstreamError
 from turnscript.gateway.upstream import Timeouts, Upstream
 
 BACKEND = registry.get_backend("completions")

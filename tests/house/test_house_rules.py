@@ -109,7 +109,7 @@ def test_an_except_that_says_what_it_means_passes() -> None:
     assert [] == faults(rules.blind_excepts, CORE, "try:\n    pass\nexcept (ValueError, KeyError):\n    pass\n")
 
 
-@pytest.mark.parametrize("path", [CORE, "src/turnscript/__init__.py", "src/turnscript/registry.py"])
+@pytest.mark.parametrize("path", [CORE, "src/turnscript/__init__.py", "src/turnscript/convert/registry.py"])
 @pytest.mark.parametrize(
     "source",
     ["import click", "from rich.table import Table", "import json, httpx", "def f():\n    import torch\n"],
@@ -119,7 +119,9 @@ def test_a_third_party_import_in_the_core_is_found(path: str, source: str) -> No
 
 
 def test_the_standard_library_msgspec_and_the_package_itself_may_be_imported() -> None:
-    source = "import json, msgspec\nfrom collections.abc import Iterator\nfrom turnscript.errors import Unsupported\n"
+    source = (
+        "import json, msgspec\nfrom collections.abc import Iterator\nfrom turnscript.core.errors import Unsupported\n"
+    )
     assert [] == faults(rules.foreign_imports, CORE, source)
     assert [] == faults(rules.foreign_imports, "src/turnscript/cli/main.py", "import click")
 
@@ -159,7 +161,12 @@ def test_cutting_urls_up_is_not_input_output() -> None:
     ],
 )
 def test_a_format_or_api_named_outside_its_file_is_found(source: str) -> None:
-    paths = [CORE, "src/turnscript/formats/chatml.py", "src/turnscript/cli/main.py", "src/turnscript/registry.py"]
+    paths = [
+        CORE,
+        "src/turnscript/formats/chatml.py",
+        "src/turnscript/cli/main.py",
+        "src/turnscript/convert/registry.py",
+    ]
     for path in paths:
         assert 1 == len(list(rules.stray_names(Module.of(path, source), OWNERS))), path
 

@@ -13,8 +13,8 @@ from canitoolcall.fixtures import Family, Fixture, load_families, load_fixtures
 from canitoolcall.results import Observation, ParsedToolCall, ParseResult, Status
 
 import turnscript as ts
-from turnscript.format import Format
-from turnscript.jsontext import json_of
+from turnscript.core.json_text import json_of
+from turnscript.formats.format import Format
 
 FORMATS = (
     ("deepseek-ai/DeepSeek-V3-", "deepseek-r1"),

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import turnscript as ts
+from turnscript.convert.recording import Recording, read_recording
 from turnscript.playground.conversion import Conversion, Converted, converted
 from turnscript.playground.examples import examples
 from turnscript.playground.telling import MOST_LOSSES, encoded
-from turnscript.recording import Recording, read_recording
 
 EXAMPLES = {example.name: example.text for example in examples()}
 TARGETS = [*ts.apis(), *ts.formats()]

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import turnscript as ts
+from turnscript.convert.records import response_record
+from turnscript.convert.registry import named_formats
 from turnscript.playground.examples import examples
 from turnscript.playground.play import MOST_PIECES, Play, played
-from turnscript.records import response_record
-from turnscript.registry import named_formats
 
 EXAMPLES = {example.name: example.text for example in examples()}
 REQUESTS = ["", *(name for name in EXAMPLES if name.endswith("_request") and name != "broken_request")]

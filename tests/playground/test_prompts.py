@@ -8,10 +8,10 @@ from itertools import groupby
 import pytest
 
 import turnscript as ts
+from turnscript.convert.registry import named_formats
 from turnscript.playground import prompts
 from turnscript.playground.examples import examples
 from turnscript.playground.prompts import Ask, prompted, tokenizers
-from turnscript.registry import named_formats
 
 EXAMPLES = {example.name: example.text for example in examples()}
 

@@ -14,8 +14,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.strategies import jsontext, text
-from turnscript.conversation import Assistant, Item, Refusal, Response, Text, Thinking, ToolCall, Usage
-from turnscript.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart
+from turnscript.core.conversation import Assistant, Item, Refusal, Response, Text, Thinking, ToolCall, Usage
+from turnscript.core.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart
 
 Draw = st.DrawFn
 Pieces = Callable[[str], Sequence[str]]

@@ -18,6 +18,7 @@ from tools.real.schemas import CASES, verdict_of
 from tools.real.systems import APIS, Answer, Systems
 from tools.real.tasks import FILE, KINDS, Step, Task, Tasks, chosen, read_tasks
 from tools.real.verdicts import Call, Made, check, fits, judge_calls, judge_text
+from turnscript.core.conversation import text_content
 from turnscript.gateway import shipped
 
 TASKS = read_tasks()
@@ -226,7 +227,7 @@ def test_results_stand_behind_the_calls_that_they_are_of() -> None:
     assert one.right
     shown = [item for item in solver.asked[-1].conversation.items if not isinstance(item, ts.User)]
     calls = [json.loads(item.arguments)["city"] for item in shown if isinstance(item, ts.ToolCall)]
-    told = [(item.id, ts.conversation.text_content(item.content)) for item in shown if isinstance(item, ts.ToolResult)]
+    told = [(item.id, text_content(item.content)) for item in shown if isinstance(item, ts.ToolResult)]
     assert (["Rome", "Oslo"], [("c0", '{"t": 30}'), ("c1", '{"t": 1}')]) == (calls, told)
 
 

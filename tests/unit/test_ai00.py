@@ -32,7 +32,7 @@ from tests.ai00 import (
 )
 from tests.cli.running import convert
 from tests.conformance.test_format_laws import check_inverse
-from turnscript.conversation import text_content
+from turnscript.core.conversation import text_content
 
 PROMPTS: list[dict[str, Any]] = json.loads((GOLDEN / "prompts.json").read_text())
 

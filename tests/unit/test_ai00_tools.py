@@ -27,8 +27,8 @@ from tests.ai00 import (
     turn,
     written,
 )
-from turnscript.conversation import text_content
-from turnscript.jsontext import json_of
+from turnscript.core.conversation import text_content
+from turnscript.core.json_text import json_of
 
 # Definitions.
 

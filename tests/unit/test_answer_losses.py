@@ -11,10 +11,10 @@ import pytest
 
 import turnscript as ts
 from tests import messages
-from turnscript.recording import Recording
-from turnscript.retelling import Retelling, stream_of
-from turnscript.sources import NOT_HERE
-from turnscript.sse import frame
+from turnscript.convert.answer_streams import Retelling, stream_of
+from turnscript.convert.recording import Recording
+from turnscript.core.source_paths import NOT_HERE
+from turnscript.core.sse import frame
 
 CITATION = {"type": "url_citation", "url_citation": {"url": "u", "title": "t", "start_index": 0, "end_index": 1}}
 TOKEN = {"token": "a", "bytes": [97], "logprob": -0.1, "top_logprobs": []}

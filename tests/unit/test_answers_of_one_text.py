@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnscript import registry
-from turnscript.api import Reply
-from turnscript.conversation import Assistant, Conversation, Hints, Request, Response, Settings, Text, User
-from turnscript.conversation import Usage as Counts
-from turnscript.errors import InvalidConversation
+from turnscript.apis.api import Reply
+from turnscript.convert import registry
+from turnscript.core.conversation import Assistant, Conversation, Hints, Request, Response, Settings, Text, User
+from turnscript.core.conversation import Usage as Counts
+from turnscript.core.errors import InvalidConversation
 
 NAMES = ("openai-chat", "anthropic-messages", "openai-responses")
 EACH = pytest.mark.parametrize("name", NAMES)

@@ -9,7 +9,7 @@ import pytest
 
 from tests import goldens
 from turnscript.apis.anthropic_messages import AnthropicMessages
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Assistant,
     Conversation,
     Document,
@@ -26,7 +26,7 @@ from turnscript.conversation import (
     ToolResult,
     User,
 )
-from turnscript.jsontext import plain
+from turnscript.core.json_text import plain
 
 API = AnthropicMessages()
 CACHE = {"type": "ephemeral"}

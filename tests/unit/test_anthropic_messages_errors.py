@@ -11,7 +11,14 @@ import pytest
 from tests.loopback import Loopback
 from tests.messages import API
 from tests.sdks import anthropic_sdk
-from turnscript.errors import InvalidRequest, TurnscriptError, UnknownName, Unsupported, UpstreamError, UpstreamTimeout
+from turnscript.core.errors import (
+    InvalidRequest,
+    TurnscriptError,
+    UnknownName,
+    Unsupported,
+    UpstreamError,
+    UpstreamTimeout,
+)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from turnscript.apis.anthropic_messages import AnthropicMessages
-from turnscript.conversation import (
+from turnscript.core.call_pairing import legal_id, original_id
+from turnscript.core.conversation import (
     Assistant,
     Audio,
     Conversation,
@@ -29,8 +30,7 @@ from turnscript.conversation import (
     ToolsChange,
     User,
 )
-from turnscript.jsontext import json_of
-from turnscript.pairing import legal_id, original_id
+from turnscript.core.json_text import json_of
 
 API = AnthropicMessages()
 ONE = json_of(1)

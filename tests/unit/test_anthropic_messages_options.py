@@ -8,7 +8,7 @@ import pytest
 
 import turnscript as ts
 from turnscript.apis.anthropic_messages import AnthropicMessages
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Conversation,
     Request,
     ResponseFormat,
@@ -19,8 +19,8 @@ from turnscript.conversation import (
     ToolChoice,
     User,
 )
-from turnscript.errors import InvalidRequest, LossyConversion, UnknownName
-from turnscript.jsontext import json_of, plain
+from turnscript.core.errors import InvalidRequest, LossyConversion, UnknownName
+from turnscript.core.json_text import json_of, plain
 
 API = AnthropicMessages()
 CACHE = {"type": "ephemeral"}

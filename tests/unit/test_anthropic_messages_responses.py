@@ -23,7 +23,7 @@ from tests.strategies import events as answers
 from tests.strategies import jsontext
 from tests.strategies.sdk import drawn_from
 from tests.strategies.shapes import Model, union_members
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Assistant,
     Audio,
     Conversation,
@@ -41,7 +41,7 @@ from turnscript.conversation import (
     Usage,
     User,
 )
-from turnscript.errors import (
+from turnscript.core.errors import (
     InvalidConversation,
     InvalidRequest,
     LossyConversion,

@@ -11,12 +11,12 @@ import pytest
 from tests.loopback import SSE, Loopback
 from tests.messages import API, STOP, block, end, frames, read, request, start, stream, text, written
 from tests.sdks import anthropic_sdk
-from turnscript.api import Reply
-from turnscript.conversation import Opaque
+from turnscript.apis.api import Reply
+from turnscript.core.conversation import Opaque
+from turnscript.core.errors import UpstreamError
+from turnscript.core.events import fold
+from turnscript.core.json_text import plain
 from turnscript.datasets.form_registry import get_form
-from turnscript.errors import UpstreamError
-from turnscript.events import fold
-from turnscript.jsontext import plain
 
 ASK = [{"role": "user", "content": "Hi"}]
 SUMMARY = {"type": "compaction_delta", "content": "They spoke of é.", "encrypted_content": "opaque"}

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from tests.growth import assert_grows_below
 from tests.messages import API, STOP, WHOLE, block, call, end, read, start, stream, text, written
-from turnscript.conversation import Assistant, Opaque, Text, Thinking, ToolCall, Usage
-from turnscript.errors import UpstreamError
-from turnscript.events import MessageEnd, PartDelta, PartEnd, PartStart, fold
-from turnscript.jsontext import json_of
+from turnscript.core.conversation import Assistant, Opaque, Text, Thinking, ToolCall, Usage
+from turnscript.core.errors import UpstreamError
+from turnscript.core.events import MessageEnd, PartDelta, PartEnd, PartStart, fold
+from turnscript.core.json_text import json_of
 
 
 def test_a_stream_of_anthropics_own_servers_is_read_whole() -> None:

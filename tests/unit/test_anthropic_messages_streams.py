@@ -30,8 +30,8 @@ from tests.messages import (
 from tests.sdks import anthropic_sdk
 from tests.strategies import events as answers
 from tests.strategies import jsontext
-from turnscript.api import Reply
-from turnscript.conversation import (
+from turnscript.apis.api import Reply
+from turnscript.core.conversation import (
     Assistant,
     Item,
     Opaque,
@@ -44,8 +44,8 @@ from turnscript.conversation import (
     ToolCall,
     Usage,
 )
-from turnscript.errors import InvalidConversation, UpstreamError
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
+from turnscript.core.errors import InvalidConversation, UpstreamError
+from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
 
 # Laws.
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from turnscript import registry
-from turnscript.backend import Backend, Completion, Facts, HttpCall, Piece
-from turnscript.errors import UnknownName, Unsupported, UpstreamError
-from turnscript.faults import fault_of
+from turnscript.backends.backend import Backend, Completion, Facts, HttpCall, Piece
+from turnscript.convert import registry
+from turnscript.core.error_kinds import fault_of
+from turnscript.core.errors import UnknownName, Unsupported, UpstreamError
 
 ALL = [registry.get_backend(name) for name in registry.backends()]
 COMPLETIONS, LLAMA, AI00 = (registry.get_backend(name) for name in ("completions", "llamacpp", "ai00"))

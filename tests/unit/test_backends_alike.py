@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnscript import registry
-from turnscript.backend import Backend, Completion, Piece
-from turnscript.errors import UpstreamError
+from turnscript.backends.backend import Backend, Completion, Piece
+from turnscript.convert import registry
+from turnscript.core.errors import UpstreamError
 
 ASK = Completion(prompt="Hi", max_tokens=5)
 COMPLETIONS, LLAMA, AI00 = (registry.get_backend(name) for name in ("completions", "llamacpp", "ai00"))

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.growth import assert_grows_below
-from turnscript import registry
-from turnscript.backend import Backend, Completion, Piece
-from turnscript.conversation import Usage
-from turnscript.errors import UpstreamError
-from turnscript.faults import fault_of
-from turnscript.sse import LIMIT
+from turnscript.backends.backend import Backend, Completion, Piece
+from turnscript.convert import registry
+from turnscript.core.conversation import Usage
+from turnscript.core.error_kinds import fault_of
+from turnscript.core.errors import UpstreamError
+from turnscript.core.sse import LIMIT
 
 ASK = Completion(prompt="Hi", max_tokens=5)
 COMPLETIONS, LLAMA, AI00 = (registry.get_backend(name) for name in ("completions", "llamacpp", "ai00"))

@@ -29,7 +29,7 @@ from tests.batuta import (
     user,
 )
 from tests.strategies import text
-from turnscript.jsontext import json_of, plain
+from turnscript.core.json_text import json_of, plain
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 EXAMPLES = [(name, case) for name in NAMES for case in ("c1", "c2", "c3")]

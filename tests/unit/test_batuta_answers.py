@@ -18,7 +18,7 @@ from tests.batuta import (
     turn,
     user,
 )
-from turnscript.cleanup import sanitize, strip_thinking
+from turnscript.convert.cleanup import sanitize, strip_thinking
 
 TOOL = ts.Tool(name="f", description="Does f.")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from turnscript.behind import BEHIND, Behind
-from turnscript.conversation import Issue
-from turnscript.sse import SseReader
+from turnscript.core.conversation import Issue
+from turnscript.core.sse import SseReader
+from turnscript.core.unread_stream import BEHIND, Behind
 
 
 def test_the_issue_is_kept_up_to_date_where_it_stands_and_others_stay() -> None:

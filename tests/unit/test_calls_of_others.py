@@ -3,8 +3,8 @@
 import pytest
 
 import turnscript as ts
-from turnscript.conversation import ToolCall, text_content
-from turnscript.jsontext import json_of
+from turnscript.core.conversation import ToolCall, text_content
+from turnscript.core.json_text import json_of
 
 TOOLS = [ts.Tool(name=name, parameters=json_of({"type": "object"})) for name in ("f", "g")]
 Outline = list[tuple[str, str, str | None]]

@@ -14,8 +14,8 @@ from tests import corpora, goldens
 from tests.corpora import HardCase
 from tests.every import every
 from tests.strategies.text import CONTROLS
-from turnscript.conversation import text_content
-from turnscript.jsontext import plain
+from turnscript.core.conversation import text_content
+from turnscript.core.json_text import plain
 
 GOLDENS = {"c1": (goldens.c1(), True), "c2": (goldens.c2(), False), "c3": (goldens.c3(), True)}
 # A code fence is a marker only around a call.

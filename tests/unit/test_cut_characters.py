@@ -6,9 +6,9 @@ import pytest
 
 import turnscript as ts
 from tests.strategies import events as drawn
-from turnscript.convert import left_out
-from turnscript.halves import Halves
-from turnscript.jsontext import Json
+from turnscript.convert.verbs import left_out
+from turnscript.core.json_text import Json
+from turnscript.core.split_characters import Halves
 
 ASKED = ts.Request(settings=ts.Settings(model="m", stream=True, stream_options=Json(b'{"include_usage":true}')))
 TEXTS = "before", "behind"

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 import turnscript as ts
 from tests.clues import TABLE, template_of
 from tests.modelfiles import folder, header, text
-from turnscript.clues import Clue
+from turnscript.convert.registry import load_formats
+from turnscript.core.clues import Clue
+from turnscript.core.errors import InvalidInput, UnknownName
 from turnscript.detection import Detected, detect, detect_told, evaluate, rules
 from turnscript.detection.facts import Facts, dates, facts_of_name, stem
-from turnscript.errors import InvalidInput, UnknownName
-from turnscript.registry import load_formats
 
 CHATML, LLAMA3, GOOSE_FORMAT = "batuta-chatml", "batuta-llama3", "rwkv-goose"
 

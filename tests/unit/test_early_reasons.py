@@ -10,7 +10,7 @@ import pytest
 import turnscript as ts
 from tests.chatstream import DONE, call_delta, chunk, until_error
 from tests.messages import STOP, call, end, read, start, stream, text
-from turnscript.sse import frame
+from turnscript.core.sse import frame
 
 REASON = end("end_turn")[0]
 CALLED = end("tool_use")[0]

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from turnscript.faults import fault_of, room_said
-from turnscript.refused import refusal
-from turnscript.registry import apis, get_api
+from turnscript.backends.shared.server_errors import refusal
+from turnscript.convert.registry import apis, get_api
+from turnscript.core.error_kinds import fault_of, room_said
 
 SAID = 'My log: prompt is too long: 9000 tokens > 4096 maximum. context_length_exceeded "n_ctx": 4096, it\'s'
 WRONG = {"type": "extra_forbidden", "loc": ["body", "top_k"], "msg": "Extra inputs are not permitted"}

@@ -7,8 +7,8 @@ from time import process_time
 import pytest
 
 import turnscript as ts
-from turnscript.conversation import ToolCall
-from turnscript.jsontext import json_of
+from turnscript.core.conversation import ToolCall
+from turnscript.core.json_text import json_of
 
 MARK = "]<]minimax[>["
 SCHEMA = {

@@ -9,10 +9,10 @@ import pytest
 
 import turnscript as ts
 from tests.chatstream import HELLO
-from turnscript import registry
-from turnscript.backend import Completion
-from turnscript.errors import UpstreamError
-from turnscript.sse import SseReader
+from turnscript.backends.backend import Completion
+from turnscript.convert import registry
+from turnscript.core.errors import UpstreamError
+from turnscript.core.sse import SseReader
 
 SAID = {"code": 500, "message": "the context is full", "type": "server_error"}
 LINE = f"error: {json.dumps(SAID)}\n\n".encode()

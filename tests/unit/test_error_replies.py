@@ -13,8 +13,8 @@ import pytest
 import turnscript as ts
 from tests.loopback import SSE, Loopback
 from tests.sdks import anthropic_sdk, openai_sdk
-from turnscript.api import Reply
-from turnscript.errors import (
+from turnscript.apis.api import Reply
+from turnscript.core.errors import (
     BackendDown,
     Conflict,
     ContextOverflow,

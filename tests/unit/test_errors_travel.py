@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import turnscript as ts
-from turnscript.errors import (
+from turnscript.core.errors import (
     InvalidRequest,
     InvalidTranscript,
     LossyConversion,
@@ -16,8 +16,8 @@ from turnscript.errors import (
     Unsupported,
     UpstreamError,
 )
+from turnscript.core.losses import Loss
 from turnscript.gateway.store import Behind
-from turnscript.losses import Loss
 
 ERRORS: list[ts.TurnscriptError] = [
     InvalidRequest("wrong", path="$.a", expected="a number", got="b"),

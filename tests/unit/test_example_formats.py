@@ -20,10 +20,10 @@ from tests.conformance.test_parser_laws import (
     said,
     written_by_model,
 )
+from turnscript.convert.registry import load_formats
+from turnscript.core.json_spelling import shown_items
 from turnscript.detection import detect
-from turnscript.format import Format
-from turnscript.registry import load_formats
-from turnscript.respelling import shown_items
+from turnscript.formats.format import Format
 from turnscript.tableio import dump_format, read_formats
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "formats"

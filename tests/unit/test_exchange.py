@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import turnscript as ts
-from turnscript.errors import UpstreamError
-from turnscript.exchange import NAMED
-from turnscript.jsontext import Json
+from turnscript.core.errors import UpstreamError
+from turnscript.core.exchange import NAMED
+from turnscript.core.json_text import Json
 
 CHAT: dict[str, Any] = {
     "id": "c1",

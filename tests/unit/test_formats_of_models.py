@@ -8,8 +8,8 @@ import pytest
 
 import turnscript as ts
 from tests.cli.running import process, run
+from turnscript.convert.registry import clues, is_format, load_formats, named_formats, title_of
 from turnscript.datasets.form_registry import forms, get_form
-from turnscript.registry import clues, is_format, load_formats, named_formats, title_of
 from turnscript.tableio import read_outlines
 
 FOLDER = Path(ts.__file__).parent / "formats" / "tables"
@@ -120,7 +120,7 @@ def test_its_transcripts_are_a_form_of_training_data(name: str) -> None:
 
 UNREAD = """
 import turnscript as ts
-from turnscript import registry
+from turnscript.convert import registry
 body = '{"messages": [{"role": "user", "content": "Hi"}]}'
 for target in ("openai-responses", "rwkv-goose"):
     ts.convert(body, "auto", target)

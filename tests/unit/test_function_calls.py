@@ -6,7 +6,7 @@ import pytest
 from msgspec import Raw
 
 import turnscript as ts
-from turnscript.events import raw_text
+from turnscript.core.events import raw_text
 
 LIST = "<|tool_call_start|>[{}]<|tool_call_end|>"
 BRACES = "<|tool_call>call:{}<tool_call|>"

@@ -8,8 +8,18 @@ from collections.abc import Callable
 import pytest
 
 import turnscript as ts
-from turnscript.conversation import Assistant, Conversation, Request, Response, System, Text, Thinking, ToolCall, User
-from turnscript.events import MessageEnd, unfold
+from turnscript.core.conversation import (
+    Assistant,
+    Conversation,
+    Request,
+    Response,
+    System,
+    Text,
+    Thinking,
+    ToolCall,
+    User,
+)
+from turnscript.core.events import MessageEnd, unfold
 
 SAID = [System(content=[Text(text="Be short.")]), User(content=[Text(text="Hi")])]
 ASKED = Request(conversation=Conversation(items=SAID))

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.growth import processor_time
 from tests.modelfiles import ARRAY, STRING, array, header, pair, string, text, vocabulary
-from turnscript.errors import InvalidInput
-from turnscript.gguf import MAX_DEPTH, MAX_KEPT, MAX_KEPT_BYTES, MAX_STEPS, MAX_TEXT, read_texts, read_values
+from turnscript.core.errors import InvalidInput
+from turnscript.detection.gguf import MAX_DEPTH, MAX_KEPT, MAX_KEPT_BYTES, MAX_STEPS, MAX_TEXT, read_texts, read_values
 
 NUMBERS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
 

@@ -8,8 +8,8 @@ import pytest
 import turnscript as ts
 from tests.acceptors import accepted_by_kbnf, accepted_by_llguidance
 from tests.gbnf import read_gbnf
+from turnscript.core.json_text import json_of
 from turnscript.grammar.rest import matches
-from turnscript.jsontext import json_of
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}

@@ -11,9 +11,9 @@ from tests.acceptors import accepted_by_kbnf, accepted_by_llguidance
 from tests.gbnf import read_gbnf
 from tests.sampling import Writer
 from tools.real.schemas import CASES, SchemaCase
+from turnscript.core.json_text import json_of
 from turnscript.grammar.rest import matches
 from turnscript.grammar.schema import json_text
-from turnscript.jsontext import json_of
 
 FORMAT = ts.get_format("batuta-chatml")  # its answers have no opening
 NAMED = {case.name: case for case in CASES}

@@ -8,10 +8,10 @@ import pytest
 
 import turnscript as ts
 from tests.gbnf import read_gbnf
+from turnscript.core.json_text import json_of
 from turnscript.grammar.nodes import Grammar, Literal, Repeat, Token, Without, chars, choice, sequence
 from turnscript.grammar.notations import NOTATIONS
 from turnscript.grammar.rest import matches, stacks_behind
-from turnscript.jsontext import json_of
 
 WEATHER = ts.Tool(
     name="get_weather",

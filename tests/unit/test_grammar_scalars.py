@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 import turnscript as ts
 from tests.acceptors import accepted_by_kbnf, accepted_by_llguidance
 from tests.sampling import Writer
+from turnscript.core.json_text import json_of
 from turnscript.engine.constraint import Constraint
 from turnscript.grammar.notations import NOTATIONS
 from turnscript.grammar.patterns import pattern_node
 from turnscript.grammar.rest import matches, stacks_behind
 from turnscript.grammar.schema import json_text
-from turnscript.jsontext import json_of
 
 FORMAT = ts.get_format("batuta-chatml")
 ENDS = st.sampled_from([0, 1, 9, 10, 99, 100, 255, 65535, -1, -10, -99, -100, -250, 7, 42, -42, 1000, 10**12])

@@ -9,11 +9,11 @@ import pytest
 from msgspec import Raw
 
 import turnscript as ts
+from turnscript.core.json_text import json_of
 from turnscript.engine.constraint import Constraint
 from turnscript.grammar.notations import NOTATIONS
 from turnscript.grammar.rest import matches
 from turnscript.grammar.rules import MOST_NODES
-from turnscript.jsontext import json_of
 
 FORMAT = ts.get_format("batuta-chatml")  # its answers have no opening
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 import turnscript as ts
-from turnscript.conversation import text_content
-from turnscript.events import raw_text, unfold
+from turnscript.core.conversation import text_content
+from turnscript.core.events import raw_text, unfold
 
 HALF = "x\ud83d"
 HELLO = ts.User(content=[ts.Text(text="Hi")])

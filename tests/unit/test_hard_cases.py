@@ -9,11 +9,11 @@ import pytest
 import turnscript as ts
 from tests import corpora
 from tests.conformance.test_parser_laws import check_events
-from turnscript.conversation import text_content
+from turnscript.core.conversation import text_content
+from turnscript.core.events import PartDelta, raw_text
 from turnscript.engine.layout import document_literals
 from turnscript.engine.parse import TurnParser
 from turnscript.engine.prompt import Prompt
-from turnscript.events import PartDelta, raw_text
 
 CASES = corpora.hard_cases()
 

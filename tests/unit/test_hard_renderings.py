@@ -8,8 +8,8 @@ import pytest
 
 import turnscript as ts
 from tests import corpora
-from turnscript.conversation import text_content
-from turnscript.jsontext import Json, json_of
+from turnscript.core.conversation import text_content
+from turnscript.core.json_text import Json, json_of
 
 FORMATS = ts.formats()
 WEATHER = ts.Tool(

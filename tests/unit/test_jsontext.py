@@ -12,7 +12,7 @@ from msgspec import Raw
 
 import turnscript as ts
 from tests.strategies import jsontext as texts
-from turnscript import jsontext
+from turnscript.core import json_text as jsontext
 
 
 @given(text=texts.json_texts())

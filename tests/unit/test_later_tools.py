@@ -3,8 +3,18 @@
 import pytest
 
 import turnscript as ts
-from turnscript.conversation import Conversation, Request, Settings, Text, Tool, ToolCall, ToolChoice, ToolsChange, User
-from turnscript.jsontext import json_of
+from turnscript.core.conversation import (
+    Conversation,
+    Request,
+    Settings,
+    Text,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    ToolsChange,
+    User,
+)
+from turnscript.core.json_text import json_of
 
 SCHEMA = json_of({"type": "object"})
 EARLY, LATE = Tool(name="early", parameters=SCHEMA), Tool(name="late", parameters=SCHEMA)

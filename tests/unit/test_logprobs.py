@@ -9,9 +9,9 @@ import pytest
 from msgspec import Raw
 
 import turnscript as ts
-from turnscript.conversation import Assistant, Text
-from turnscript.events import Event, MessageEnd, PartEnd, PartStart, ScoredDelta, fold
-from turnscript.logprobs import LEAST, TokenLogprob, TokenReader, data_of
+from turnscript.core.conversation import Assistant, Text
+from turnscript.core.events import Event, MessageEnd, PartEnd, PartStart, ScoredDelta, fold
+from turnscript.core.logprobs import LEAST, TokenLogprob, TokenReader, data_of
 
 
 def entry(id_: int, sent: str | bytes, *others: tuple[int, str | bytes]) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import turnscript as ts
-from turnscript.errors import UpstreamError
-from turnscript.jsontext import Json, json_of, plain
+from turnscript.core.errors import UpstreamError
+from turnscript.core.json_text import Json, json_of, plain
 
 LONG = "9" * 5000
 SCHEMAS = [

@@ -12,7 +12,7 @@ import turnscript as ts
 from tests import corpora
 from tests.every import every
 from tests.strategies import conversations
-from turnscript.byhand import refuse_mistakes
+from turnscript.core.validation import refuse_mistakes
 
 X: list[ts.Part] = [ts.Text(text="x")]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.modelfiles import folder, header, text, vocabulary
+from turnscript.core.errors import InvalidInput
 from turnscript.detection.facts import Facts, facts_of_name, gather
-from turnscript.errors import InvalidInput
 
 CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 

@@ -6,9 +6,9 @@ import pytest
 
 import turnscript as ts
 from tests.conformance.test_parser_laws import events_behind, every_cut
-from turnscript.conversation import text_content
-from turnscript.format import Format
-from turnscript.jsontext import json_of
+from turnscript.core.conversation import text_content
+from turnscript.core.json_text import json_of
+from turnscript.formats.format import Format
 
 CALLED = '{"city": "Oslo"}'
 TOOL = ts.Tool(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import turnscript as ts
-from turnscript.conversation import ToolCall, text_content
+from turnscript.core.conversation import ToolCall, text_content
 
 FORMATS = Path(__file__).resolve().parents[1] / "formats"
 BARE, MARKS = str(FORMATS / "bare.toml"), str(FORMATS / "marks.toml")

@@ -6,9 +6,9 @@ import pytest
 
 import turnscript as ts
 from tests.conformance.test_format_laws import check_document
+from turnscript.convert.registry import load_formats
 from turnscript.engine.escape import tags_in
-from turnscript.format import Format
-from turnscript.registry import load_formats
+from turnscript.formats.format import Format
 from turnscript.tableio.tables import InvalidFormat
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,9 +7,9 @@ import pytest
 
 import turnscript as ts
 from tests.strategies.events import texts_told
-from turnscript.events import Event, NextText, PartDelta
-from turnscript.jsontext import json_of
-from turnscript.registry import load_formats
+from turnscript.convert.registry import load_formats
+from turnscript.core.events import Event, NextText, PartDelta
+from turnscript.core.json_text import json_of
 from turnscript.tableio import dump_format
 
 FORMAT = ts.get_format("rwkv-universal")

@@ -5,7 +5,7 @@ import pytest
 import turnscript as ts
 from tests.conformance.test_format_laws import check_document
 from tests.conformance.test_parser_laws import events_behind, every_cut
-from turnscript.conversation import text_content
+from turnscript.core.conversation import text_content
 
 KIMI = ts.get_format("kimi")
 THINKING = ts.get_format("kimi-thinking")

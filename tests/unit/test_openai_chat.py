@@ -9,7 +9,7 @@ import pytest
 
 from tests import goldens
 from turnscript.apis.openai_chat import OpenAIChat
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Audio,
     Conversation,
     Document,
@@ -27,8 +27,8 @@ from turnscript.conversation import (
     ToolResult,
     User,
 )
-from turnscript.errors import InvalidRequest
-from turnscript.jsontext import json_of, plain
+from turnscript.core.errors import InvalidRequest
+from turnscript.core.json_text import json_of, plain
 
 API = OpenAIChat()
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}

@@ -28,8 +28,8 @@ from tests.chatstream import (
 from tests.loopback import SSE, Loopback
 from tests.sdks import openai_sdk
 from tests.strategies.events import cut_anywhere, event_lists, in_pieces, told
-from turnscript.api import Reply
-from turnscript.conversation import (
+from turnscript.apis.api import Reply
+from turnscript.core.conversation import (
     Assistant,
     Hints,
     Item,
@@ -43,10 +43,10 @@ from turnscript.conversation import (
     Usage,
     text_content,
 )
-from turnscript.errors import UpstreamError
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
-from turnscript.jsontext import Json, json_string
-from turnscript.sse import frame
+from turnscript.core.errors import UpstreamError
+from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
+from turnscript.core.json_text import Json, json_string
+from turnscript.core.sse import frame
 
 
 def test_the_chunks_come_in_the_order_that_clients_need() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.loopback import Loopback
 from tests.sdks import openai_sdk
 from turnscript.apis.openai_chat import OpenAIChat
-from turnscript.errors import (
+from turnscript.core.errors import (
     InvalidRequest,
     LossyConversion,
     TurnscriptError,
@@ -20,7 +20,7 @@ from turnscript.errors import (
     UpstreamError,
     UpstreamTimeout,
 )
-from turnscript.losses import Loss
+from turnscript.core.losses import Loss
 
 API = OpenAIChat()
 

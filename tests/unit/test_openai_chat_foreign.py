@@ -8,7 +8,7 @@ import pytest
 
 import turnscript as ts
 from turnscript.apis.openai_chat import OpenAIChat
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Assistant,
     Audio,
     Conversation,
@@ -30,7 +30,7 @@ from turnscript.conversation import (
     ToolsChange,
     User,
 )
-from turnscript.jsontext import json_of
+from turnscript.core.json_text import json_of
 
 API = OpenAIChat()
 CALL = ToolCall(name="f", id="c1", at="$.call")

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from turnscript.apis.openai_chat import OpenAIChat
-from turnscript.conversation import Request, ResponseFormat, Settings, ThinkingMode, Tool, ToolChoice
-from turnscript.errors import InvalidRequest
-from turnscript.jsontext import json_of, plain
+from turnscript.core.conversation import Request, ResponseFormat, Settings, ThinkingMode, Tool, ToolChoice
+from turnscript.core.errors import InvalidRequest
+from turnscript.core.json_text import json_of, plain
 
 API = OpenAIChat()
 SCHEMA = {"type": "object", "properties": {}}

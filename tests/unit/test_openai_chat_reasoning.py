@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import turnscript as ts
-from turnscript.conversation import Hints
+from turnscript.core.conversation import Hints
 
 CHAT = ts.get_api("openai-chat")
 DETAILS = [{"type": "reasoning.text", "text": "hm", "signature": "s"}]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import turnscript as ts
-from turnscript.conversation import ToolCall
+from turnscript.core.conversation import ToolCall
 
 UNSAID: list[dict[str, Any]] = [{}, {"arguments": None}, {"arguments": ""}]
 OTHERS = ["openai-responses", "anthropic-messages", *ts.formats()]

@@ -13,9 +13,10 @@ from hypothesis import example, given, settings
 from tests.loopback import Loopback
 from tests.sdks import openai_sdk
 from tests.strategies.events import responses
-from turnscript.api import Reply
+from turnscript.apis.api import Reply
 from turnscript.apis.openai_chat import OpenAIChat
-from turnscript.conversation import (
+from turnscript.convert.verbs import convert
+from turnscript.core.conversation import (
     Assistant,
     Conversation,
     Issue,
@@ -31,12 +32,11 @@ from turnscript.conversation import (
     ToolCall,
     Usage,
 )
-from turnscript.convert import convert
-from turnscript.errors import InvalidRequest, LossyConversion, UpstreamError
-from turnscript.events import fold
-from turnscript.jsontext import Json
-from turnscript.losses import Loss
-from turnscript.rendered import Rendered
+from turnscript.core.errors import InvalidRequest, LossyConversion, UpstreamError
+from turnscript.core.events import fold
+from turnscript.core.json_text import Json
+from turnscript.core.losses import Loss
+from turnscript.core.rendered import Rendered
 
 API = OpenAIChat()
 ASKED = Request(settings=Settings(model="client-model"), origin="openai-chat")

@@ -23,7 +23,7 @@ from tests.chatstream import (
     well_formed,
 )
 from tests.growth import assert_grows_below
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Assistant,
     Opaque,
     Text,
@@ -31,10 +31,10 @@ from turnscript.conversation import (
     ToolCall,
     Usage,
 )
-from turnscript.errors import UpstreamError
-from turnscript.events import MessageEnd, PartDelta, PartEnd, PartStart, fold
-from turnscript.jsontext import plain
-from turnscript.sse import frame
+from turnscript.core.errors import UpstreamError
+from turnscript.core.events import MessageEnd, PartDelta, PartEnd, PartStart, fold
+from turnscript.core.json_text import plain
+from turnscript.core.sse import frame
 
 
 def test_thinking_text_and_calls_are_told_as_they_come() -> None:

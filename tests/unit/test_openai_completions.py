@@ -8,7 +8,7 @@ import pytest
 
 import turnscript as ts
 from turnscript.apis.openai_completions import OpenAICompletions
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Assistant,
     Conversation,
     Image,
@@ -21,8 +21,8 @@ from turnscript.conversation import (
     ToolCall,
     User,
 )
-from turnscript.errors import InvalidRequest
-from turnscript.jsontext import json_of, plain
+from turnscript.core.errors import InvalidRequest
+from turnscript.core.json_text import json_of, plain
 
 API = OpenAICompletions()
 

@@ -17,7 +17,7 @@ from tests.loopback import SSE, Loopback
 from tests.sdks import openai_sdk
 from tests.strategies.events import cut_anywhere, event_lists, in_pieces, responses, told
 from turnscript.apis.openai_completions import OpenAICompletions
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Assistant,
     Item,
     Refusal,
@@ -29,10 +29,10 @@ from turnscript.conversation import (
     ToolCall,
     Usage,
 )
-from turnscript.errors import InvalidRequest, LossyConversion, UnknownName, UpstreamError
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
-from turnscript.jsontext import Json, plain
-from turnscript.sse import frame
+from turnscript.core.errors import InvalidRequest, LossyConversion, UnknownName, UpstreamError
+from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
+from turnscript.core.json_text import Json, plain
+from turnscript.core.sse import frame
 
 API = OpenAICompletions()
 ASKED = Request(settings=Settings(model="client-model", stream_options=Json(b'{"include_usage":true}')))

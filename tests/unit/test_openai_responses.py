@@ -9,7 +9,7 @@ import pytest
 
 from tests import goldens
 from turnscript.apis.openai_responses import OpenAIResponses
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Audio,
     Conversation,
     Document,
@@ -24,7 +24,7 @@ from turnscript.conversation import (
     ToolResult,
     ToolsChange,
 )
-from turnscript.jsontext import json_of, plain
+from turnscript.core.json_text import json_of, plain
 
 API = OpenAIResponses()
 

@@ -12,9 +12,9 @@ from pydantic import TypeAdapter
 
 import turnscript as ts
 from tests.responses import API, answer, last, of_payloads, parsed, payloads, stream
-from turnscript.conversation import Item, Opaque, Request, Response, Text, ToolCall, ToolChoice, ToolResult
-from turnscript.events import fold
-from turnscript.jsontext import json_of, plain
+from turnscript.core.conversation import Item, Opaque, Request, Response, Text, ToolCall, ToolChoice, ToolResult
+from turnscript.core.events import fold
+from turnscript.core.json_text import json_of, plain
 
 OFFICIAL: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 ASKED: Any = {"model": "m", "input": [{"role": "user", "content": "Hi"}]}

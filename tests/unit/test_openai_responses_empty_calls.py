@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import turnscript as ts
-from turnscript.conversation import ToolCall
+from turnscript.core.conversation import ToolCall
 
 CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": ""}
 NAMELESS = {"type": "function_call", "name": "f", "arguments": ""}

@@ -11,7 +11,7 @@ from openai import OpenAI
 
 from tests.loopback import Loopback
 from tests.responses import API
-from turnscript.errors import (
+from turnscript.core.errors import (
     InvalidRequest,
     LossyConversion,
     TurnscriptError,

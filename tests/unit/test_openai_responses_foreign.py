@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from turnscript.apis.openai_responses import OpenAIResponses
-from turnscript.conversation import (
+from turnscript.convert.registry import get_api
+from turnscript.core.conversation import (
     Assistant,
     Audio,
     Conversation,
@@ -32,8 +33,7 @@ from turnscript.conversation import (
     ToolsChange,
     User,
 )
-from turnscript.jsontext import json_of
-from turnscript.registry import get_api
+from turnscript.core.json_text import json_of
 
 API = OpenAIResponses()
 ONE = json_of(1)

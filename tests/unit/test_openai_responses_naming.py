@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.responses import API, TOOLED, answer, payloads, stream
-from turnscript.conversation import Response, ToolCall
-from turnscript.events import fold
+from turnscript.core.conversation import Response, ToolCall
+from turnscript.core.events import fold
 
 WHOLE, CUT = '{"input": "*** Begin"}', '{"input": "*** Be'
 

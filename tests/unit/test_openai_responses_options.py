@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from turnscript.apis.openai_responses import OpenAIResponses
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Conversation,
     Request,
     ResponseFormat,
@@ -16,8 +16,8 @@ from turnscript.conversation import (
     ToolChoice,
     User,
 )
-from turnscript.errors import InvalidRequest, LossyConversion
-from turnscript.jsontext import json_of
+from turnscript.core.errors import InvalidRequest, LossyConversion
+from turnscript.core.json_text import json_of
 
 API = OpenAIResponses()
 SCHEMA = {"type": "json_schema", "name": "n", "schema": {"type": "object"}}

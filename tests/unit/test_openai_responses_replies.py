@@ -12,11 +12,11 @@ from openai import OpenAI
 
 from tests.loopback import SSE, Loopback
 from tests.responses import API, CALL, REQUEST, TEXT, THOUGHT, answer, last, parsed, payloads, shifted, types_of
-from turnscript.api import Reply
-from turnscript.conversation import Assistant, Refusal, Request, Response, Text, Thinking
-from turnscript.errors import UpstreamError
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold, unfold
-from turnscript.thoughts import sealed
+from turnscript.apis.api import Reply
+from turnscript.core.conversation import Assistant, Refusal, Request, Response, Text, Thinking
+from turnscript.core.errors import UpstreamError
+from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold, unfold
+from turnscript.core.sealed_thoughts import sealed
 
 COMPLETED = Reply(incomplete_as="completed")
 KEY = b"0123456789abcdef"

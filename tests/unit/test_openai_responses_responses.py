@@ -14,7 +14,7 @@ from openai.types.responses import Response as OfficialResponse
 from tests.loopback import Loopback
 from tests.responses import API, KINDS, REQUEST, TOOLED, TOOLS, without_made_up
 from tests.strategies import events
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Assistant,
     Image,
     Item,
@@ -30,12 +30,12 @@ from turnscript.conversation import (
     ToolResult,
     Usage,
 )
-from turnscript.errors import (
+from turnscript.core.errors import (
     InvalidRequest,
     LossyConversion,
     UpstreamError,
 )
-from turnscript.jsontext import json_of, plain
+from turnscript.core.json_text import json_of, plain
 
 
 @pytest.fixture(scope="module")

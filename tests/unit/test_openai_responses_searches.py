@@ -12,9 +12,19 @@ from pydantic import TypeAdapter
 
 import turnscript as ts
 from tests.responses import API, answer, last, of_payloads, parsed, payloads, stream, types_of
-from turnscript.conversation import Assistant, Item, Opaque, Request, Response, Text, ToolCall, ToolResult, ToolsChange
-from turnscript.events import fold
-from turnscript.jsontext import plain
+from turnscript.core.conversation import (
+    Assistant,
+    Item,
+    Opaque,
+    Request,
+    Response,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolsChange,
+)
+from turnscript.core.events import fold
+from turnscript.core.json_text import json_of, plain
 
 PARAMETERS = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
 SEARCH: Any = {"type": "tool_search", "execution": "client", "description": "Finds tools.", "parameters": PARAMETERS}
@@ -39,7 +49,7 @@ def test_a_search_is_a_function_its_call_a_call_and_its_output_a_result_with_wha
         tool.type,
         tool.name,
         tool.description,
-        plain(tool.parameters or ts.jsontext.json_of(None)),
+        plain(tool.parameters or json_of(None)),
     )
     _, call, result, change = read.items
     assert isinstance(call, ToolCall)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import turnscript as ts
-from turnscript.sse import frame
+from turnscript.core.sse import frame
 
 RESPONSES = ts.get_api("openai-responses")
 CALL = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c1", "name": "x_search", "input": "q"}

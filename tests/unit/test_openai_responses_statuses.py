@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.responses import API, REQUEST, of_payloads, parsed
-from turnscript.events import fold
+from turnscript.core.events import fold
 
 
 @pytest.mark.parametrize("status", ["completed", "incomplete"])

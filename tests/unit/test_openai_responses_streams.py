@@ -32,11 +32,11 @@ from tests.responses import (
     without_made_up,
 )
 from tests.strategies import events as drawn
-from turnscript.api import Reply
-from turnscript.conversation import Assistant, Image, Opaque, Refusal, Response, Text, Thinking, ToolCall, Usage
-from turnscript.errors import InvalidConversation, InvalidRequest, UpstreamError
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
-from turnscript.jsontext import json_of
+from turnscript.apis.api import Reply
+from turnscript.core.conversation import Assistant, Image, Opaque, Refusal, Response, Text, Thinking, ToolCall, Usage
+from turnscript.core.errors import InvalidConversation, InvalidRequest, UpstreamError
+from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
+from turnscript.core.json_text import json_of
 
 OFFICIAL: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 

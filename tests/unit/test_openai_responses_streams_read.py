@@ -28,11 +28,11 @@ from tests.responses import (
     without_made_up,
 )
 from tests.strategies import events as drawn
-from turnscript.conversation import Assistant, Opaque, Refusal, Text, ToolCall, Usage
-from turnscript.errors import UpstreamError
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
-from turnscript.jsontext import json_of
-from turnscript.sse import frame
+from turnscript.core.conversation import Assistant, Opaque, Refusal, Text, ToolCall, Usage
+from turnscript.core.errors import UpstreamError
+from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
+from turnscript.core.json_text import json_of
+from turnscript.core.sse import frame
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import pytest
 
 from tests.responses import API, answer, of_payloads, payloads, stream
 from tests.strategies.events import texts_told
-from turnscript.conversation import Assistant, Item, Refusal, Response, Text, Thinking
-from turnscript.events import Event, fold
+from turnscript.core.conversation import Assistant, Item, Refusal, Response, Text, Thinking
+from turnscript.core.events import Event, fold
 
 TEXTS = ["One.", "", "Two."]
 MESSAGE = Assistant(content=[Text(text=text) for text in TEXTS])

@@ -26,12 +26,12 @@ from tests.openchatml import (
     turn,
     user,
 )
+from turnscript.core.json_text import json_of
 from turnscript.engine.escape import Escape
 from turnscript.engine.layout import layout_of
 from turnscript.engine.spans import Writer
 from turnscript.engine.speakers import speaker_at
 from turnscript.grammar.rest import matches
-from turnscript.jsontext import json_of
 
 PROMPTS: list[dict[str, Any]] = json.loads((GOLDEN / "prompts.json").read_text())
 WHOLE = ["c1", "c2", "c3", "o01_thoughts", "o06_hello", "o07_name"]

@@ -23,8 +23,8 @@ from tests.openchatml import (
     user,
 )
 from tests.strategies import text
-from turnscript.jsontext import json_of
-from turnscript.registry import load_formats
+from turnscript.convert.registry import load_formats
+from turnscript.core.json_text import json_of
 from turnscript.tableio import dump_format
 
 # Functions.

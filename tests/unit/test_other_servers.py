@@ -9,8 +9,8 @@ import pytest
 
 import turnscript as ts
 from tests.chatstream import DONE, HELLO, STOP, chunk, read, well_formed
-from turnscript.errors import InvalidRequest
-from turnscript.sse import frame
+from turnscript.core.errors import InvalidRequest
+from turnscript.core.sse import frame
 
 CHAT = ts.get_api("openai-chat")
 RESPONSES = ts.get_api("openai-responses")

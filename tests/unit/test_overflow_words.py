@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from turnscript.errors import UpstreamError
-from turnscript.faults import fault_of, room_said
-from turnscript.refused import refusal
-from turnscript.registry import get_api
+from turnscript.backends.shared.server_errors import refusal
+from turnscript.convert.registry import get_api
+from turnscript.core.error_kinds import fault_of, room_said
+from turnscript.core.errors import UpstreamError
 
 VLLM = "Make sure that `max_model_len` is no smaller than the number of text tokens."
 FULL = {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import turnscript as ts
-from turnscript.pairing import ANSWERED, GUESSED
+from turnscript.core.call_pairing import ANSWERED, GUESSED
 
 OLD_CALL = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
 CHAT = {"messages": [OLD_CALL, {"role": "function", "name": "f", "content": "r"}, {"role": "tool", "content": "o"}]}

@@ -3,8 +3,8 @@
 import pytest
 
 import turnscript as ts
-from turnscript.errors import InvalidInput, UnknownName
-from turnscript.presets import Range
+from turnscript.core.errors import InvalidInput, UnknownName
+from turnscript.core.presets import Range
 
 FIELDS = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "penalty_decay")
 

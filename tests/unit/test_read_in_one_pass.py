@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import turnscript as ts
-from turnscript.jsontext import read_object
-from turnscript.registry import get_api
+from turnscript.convert.registry import get_api
+from turnscript.core.json_text import read_object
 
 CORPUS = Path(__file__).parents[1] / "gateway" / "corpus"
 CLIENTS = (

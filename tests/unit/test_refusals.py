@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from turnscript import registry
-from turnscript.backend import Backend
-from turnscript.refused import refusal
+from turnscript.backends.backend import Backend
+from turnscript.backends.shared.server_errors import refusal
+from turnscript.convert import registry
 
 BODIES = [
     b'{"error": {"message": "oh \xe9", "type": "server_error"}}',

@@ -9,9 +9,9 @@ import pytest
 
 import turnscript as ts
 from tests.responses import parsed, payloads, stream, without_made_up
-from turnscript.conversation import Assistant, Refusal, Request, Text
-from turnscript.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, fold
-from turnscript.records import event_record
+from turnscript.convert.records import event_record
+from turnscript.core.conversation import Assistant, Refusal, Request, Text
+from turnscript.core.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, fold
 
 WHOLE = {
     "a refusal behind a text": Assistant(content=[Text(text="Well. "), Refusal(text="No.")]),

@@ -9,7 +9,7 @@ import pytest
 
 import turnscript as ts
 from tests.growth import assert_grows_below
-from turnscript.pairing import distinct_ids
+from turnscript.core.call_pairing import distinct_ids
 
 ASKED = {"role": "user", "content": "Go on"}
 

@@ -11,8 +11,8 @@ import turnscript as ts
 from tests import corpora
 from tests.strategies import jsontext as texts
 from tests.strategies.conversations import requests
-from turnscript.jsontext import respell
-from turnscript.respelling import COMPACT, RESPELLED, SPACED, respelled
+from turnscript.core.json_spelling import COMPACT, RESPELLED, SPACED, respelled
+from turnscript.core.json_text import respell
 
 CALL = '{"city":"T\\u00f6kyo", "n":1.0,"n" : 1e5,\n"big":1152921504606846976,"\\/":"\\u003cb>\\"","z":[]}'
 SPELLED = '{"city": "Tökyo", "n": 1.0, "n": 1e5, "big": 1152921504606846976, "/": "<b>\\"", "z": []}'

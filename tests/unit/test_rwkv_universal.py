@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import turnscript as ts
-from turnscript.jsontext import Json
+from turnscript.core.json_text import Json
 
 FORMAT = ts.get_format("rwkv-universal")
 IS_ERROR = re.compile(r", 'is_error': (?:True|False)")

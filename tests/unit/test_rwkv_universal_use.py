@@ -8,8 +8,8 @@ import pytest
 
 import turnscript as ts
 from tests import corpora, goldens
-from turnscript.events import PartDelta
-from turnscript.jsontext import compact
+from turnscript.core.events import PartDelta
+from turnscript.core.json_text import compact
 
 NAME = "rwkv-universal"
 FORMAT = ts.get_format(NAME)

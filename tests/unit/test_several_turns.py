@@ -7,8 +7,8 @@ import pytest
 import turnscript as ts
 from tests.conformance.test_format_laws import check_document
 from tests.conformance.test_parser_laws import check_events, events_behind, every_cut
-from turnscript.conversation import text_content
-from turnscript.registry import load_formats
+from turnscript.convert.registry import load_formats
+from turnscript.core.conversation import text_content
 from turnscript.tableio import InvalidFormat
 
 FILE = Path(ts.__file__).parent / "formats" / "tables" / "harmony.toml"

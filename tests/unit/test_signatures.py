@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import text
-from turnscript.errors import InvalidInput
-from turnscript.signatures import LIMIT, VERSION, _encode, _mac, seal, unpacked_size, unseal
+from turnscript.core.errors import InvalidInput
+from turnscript.core.signatures import LIMIT, VERSION, _encode, _mac, seal, unpacked_size, unseal
 
 KEY = b"0123456789abcdef"
 URL_SAFE = set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")

@@ -8,8 +8,8 @@ import pytest
 
 import turnscript as ts
 from tests.growth import assert_grows_below
-from turnscript.losses import Loss
-from turnscript.sources import part_path, texts_in_source
+from turnscript.core.losses import Loss
+from turnscript.core.source_paths import part_path, texts_in_source
 
 ASK = {"role": "user", "content": "q"}
 CHAT_CALLS = [

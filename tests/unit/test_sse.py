@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.growth import assert_grows_below
 from tests.strategies import text
 from tests.strategies.events import cut_anywhere
-from turnscript.errors import UpstreamError
-from turnscript.sse import SseReader, comment, frame
+from turnscript.core.errors import UpstreamError
+from turnscript.core.sse import SseReader, comment, frame
 
 Events = list[tuple[str, str]]
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 import turnscript as ts
-from turnscript.conversation import ToolCall, text_content
-from turnscript.jsontext import json_of
+from turnscript.core.conversation import ToolCall, text_content
+from turnscript.core.json_text import json_of
 
 _PARAMETERS = {
     "type": "object",

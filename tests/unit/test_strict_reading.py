@@ -3,10 +3,10 @@
 import pytest
 
 import turnscript as ts
-from turnscript.asking import left_out, written
+from turnscript.convert.prompting import left_out, written
 from turnscript.datasets.chat_writing import write_chat
 from turnscript.datasets.form import Example
-from turnscript.format import Format
+from turnscript.formats.format import Format
 from turnscript.tableio import InvalidFormat, read_formats
 
 UNIVERSAL = ts.get_format("rwkv-universal")

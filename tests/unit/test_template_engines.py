@@ -13,7 +13,7 @@ import pytest
 import turnscript as ts
 from tests import corpora
 from tests.templates import Body, chat, parsed, with_objects
-from turnscript.format import Format
+from turnscript.formats.format import Format
 from turnscript.gateway.shipped import FILE
 
 Render = Callable[[Body, bool], str]

@@ -15,7 +15,7 @@ from tests.modelfiles import folder
 from tests.templates import Body, Template, chat, parsed, with_objects
 from turnscript.detection import detect_told
 from turnscript.engine.texts import PlainText
-from turnscript.jinja import format_of_template
+from turnscript.export.jinja import format_of_template
 from turnscript.tableio import read_formats
 from turnscript.tableio.bodies import BODIES, TOOL_LISTS
 
@@ -165,8 +165,8 @@ def test_a_name_cannot_end_the_comment_at_the_top() -> None:
 
 def test_every_shape_of_a_payload_has_its_writer() -> None:
     """A body that is made later needs one, too."""
-    from turnscript.jinja.lists import is_tools  # noqa: PLC0415
-    from turnscript.jinja.segments import is_written  # noqa: PLC0415
+    from turnscript.export.jinja.lists import is_tools  # noqa: PLC0415
+    from turnscript.export.jinja.segments import is_written  # noqa: PLC0415
 
     made = [(name, kind) for name, (kind, _) in BODIES.items() if name != "record"]
     assert [] == [name for name, kind in made if not is_written(object.__new__(kind))]

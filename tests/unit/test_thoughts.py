@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from turnscript.conversation import Assistant, Conversation, Item, Request, Response, Text, Thinking, text_content
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
-from turnscript.losses import Loss
-from turnscript.registry import get_api, get_format
-from turnscript.signatures import seal, unseal
-from turnscript.thoughts import restore_thoughts, sealed, sealed_proofs, sealed_response
+from turnscript.convert.registry import get_api, get_format
+from turnscript.core.conversation import Assistant, Conversation, Item, Request, Response, Text, Thinking, text_content
+from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.core.losses import Loss
+from turnscript.core.sealed_thoughts import restore_thoughts, sealed, sealed_proofs, sealed_response
+from turnscript.core.signatures import seal, unseal
 
 KEY = b"0123456789abcdef"
 SEAL = seal("Hm.", KEY)

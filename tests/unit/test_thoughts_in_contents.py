@@ -10,7 +10,7 @@ import pytest
 
 import turnscript as ts
 from tests.chatstream import DONE, STOP, chunk, read, well_formed
-from turnscript.conversation import Assistant, Raw, Thinking, ToolCall
+from turnscript.core.conversation import Assistant, Raw, Thinking, ToolCall
 
 CHAT = ts.get_api("openai-chat")
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import turnscript as ts
-from turnscript.errors import InvalidTranscript
-from turnscript.format import Format
-from turnscript.registry import load_formats
+from turnscript.convert.registry import load_formats
+from turnscript.core.errors import InvalidTranscript
+from turnscript.formats.format import Format
 from turnscript.tableio import dump_format
 from turnscript.tableio.tables import InvalidFormat
 

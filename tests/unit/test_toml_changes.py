@@ -10,7 +10,7 @@ import pytest
 import turnscript as ts
 from tests import corpora
 from tests.conformance.test_format_laws import check_inverse
-from turnscript.format import Format
+from turnscript.formats.format import Format
 from turnscript.tableio import InvalidFormat, read_formats
 from turnscript.tableio.structs import data_of
 from turnscript.tableio.writing import write_toml

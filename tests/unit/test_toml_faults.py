@@ -9,7 +9,7 @@ import pytest
 
 import turnscript as ts
 from tests.growth import assert_grows_below
-from turnscript.format import Format
+from turnscript.formats.format import Format
 from turnscript.tableio import InvalidFormat, read_formats
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,11 +15,11 @@ import turnscript as ts
 from tests import corpora
 from tests.cli.running import convert
 from tests.conformance.test_format_laws import check_inverse
-from turnscript.clues import Clue
-from turnscript.conversation import Item, text_content
+from turnscript.convert.registry import is_format, load_formats
+from turnscript.core.clues import Clue
+from turnscript.core.conversation import Item, text_content
 from turnscript.engine import table as engine_table
-from turnscript.format import Format
-from turnscript.registry import is_format, load_formats
+from turnscript.formats.format import Format
 from turnscript.tableio import InvalidFormat, bodies, dump_format, prompts, read_formats
 from turnscript.tableio.keys import document_keys, keys_of
 from turnscript.tableio.structs import data_of

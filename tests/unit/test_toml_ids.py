@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 import turnscript as ts
 from tests.conformance.test_format_laws import check_inverse
-from turnscript.conversation import Item
-from turnscript.format import Format
-from turnscript.registry import load_formats
+from turnscript.convert.registry import load_formats
+from turnscript.core.conversation import Item
+from turnscript.formats.format import Format
 
 ROOT = Path(__file__).resolve().parents[2]
 TAGGED = (ROOT / "examples" / "formats" / "tagged.toml").read_text(encoding="utf-8")

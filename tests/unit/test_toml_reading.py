@@ -6,8 +6,8 @@ import pytest
 
 import turnscript as ts
 from tests.conformance.test_format_laws import check_document
-from turnscript.format import Format
-from turnscript.registry import load_formats
+from turnscript.convert.registry import load_formats
+from turnscript.formats.format import Format
 from turnscript.tableio import dump_format
 from turnscript.tableio.tables import InvalidFormat
 

@@ -6,9 +6,9 @@ import pytest
 
 import turnscript as ts
 from tests import corpora
-from turnscript.conversation import Item, ToolChoice, text_content
-from turnscript.errors import InvalidTranscript
-from turnscript.registry import load_formats
+from turnscript.convert.registry import load_formats
+from turnscript.core.conversation import Item, ToolChoice, text_content
+from turnscript.core.errors import InvalidTranscript
 from turnscript.tableio import InvalidFormat, dump_format, read_formats
 
 ROOT = Path(__file__).resolve().parents[2]

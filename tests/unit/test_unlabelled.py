@@ -6,8 +6,8 @@ import json
 import pytest
 
 import turnscript as ts
-from turnscript.jsontext import json_of
-from turnscript.recognition import recognise
+from turnscript.convert.recognition import recognise
+from turnscript.core.json_text import json_of
 
 MESSAGES = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
 BODY = {"model": "m", "messages": MESSAGES}

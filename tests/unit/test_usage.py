@@ -14,8 +14,9 @@ from tests.messages import STOP as MESSAGE_STOP
 from tests.messages import stream as messages_stream
 from tests.messages import text as messages_text
 from tests.responses import of_payloads
-from turnscript.retelling import stream_of
-from turnscript.sse import SseReader, frame
+from turnscript.convert.answer_streams import stream_of
+from turnscript.core.conversation import text_content
+from turnscript.core.sse import SseReader, frame
 
 ABSENT = object()
 Said = Callable[[str, Any], ts.Response]
@@ -107,7 +108,7 @@ def test_a_count_that_is_required_and_missing_or_null_is_an_issue_and_not_a_zero
     name = list(GOOD[api])[which]
     for usage in ({}, GOOD[api] | {name: None}, {key: one for key, one in GOOD[api].items() if key != name}):
         response = said(api, usage)
-        assert "Hi" == ts.conversation.text_content(response.items[0].content)  # type: ignore[attr-defined]
+        assert "Hi" == text_content(response.items[0].content)  # type: ignore[attr-defined]
         assert (None, {"missing_count"}) == (response.usage, kinds(response))
         assert any(name in issue.detail for issue in response.issues)
 

@@ -7,8 +7,8 @@ import pytest
 from msgspec import UNSET, Raw, UnsetType
 
 import turnscript as ts
-from turnscript.jsontext import text_of
-from turnscript.wire import Reader, Verbatim, Wire
+from turnscript.core.json_text import text_of
+from turnscript.core.wire import Reader, Verbatim, Wire
 
 
 class TextBlock(Wire, tag_field="type", tag="text"):

@@ -12,7 +12,7 @@ import pytest
 
 import turnscript as ts
 from tests.growth import assert_grows_below
-from turnscript.errors import type_of
+from turnscript.core.errors import type_of
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 

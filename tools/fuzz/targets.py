@@ -15,11 +15,11 @@ from typing import Any
 from msgspec.json import decode
 
 import turnscript as ts
-from turnscript.backend import AnswerReader, Completion
+from turnscript.backends.backend import AnswerReader, Completion
+from turnscript.convert.registry import backends, formats, get_backend, model_formats
+from turnscript.core.errors import TurnscriptError
+from turnscript.core.events import raw_text
 from turnscript.datasets.form_registry import forms, get_form
-from turnscript.errors import TurnscriptError
-from turnscript.events import raw_text
-from turnscript.registry import backends, formats, get_backend, model_formats
 
 ROOT = Path(__file__).parents[2]
 OFFERED = [ts.Tool(name="get_weather"), ts.Tool(name="search")]

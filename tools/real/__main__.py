@@ -16,7 +16,7 @@ from tools.real.rounds import MODES, Outcome, Round
 from tools.real.schemas import CASES, SchemaRound, Shaped, schema_table
 from tools.real.systems import APIS, LLAMA, Systems
 from tools.real.tasks import FILE, KINDS, chosen, read_tasks
-from turnscript.errors import TurnscriptError
+from turnscript.core.errors import TurnscriptError
 
 NO_MODEL = """real: name a model in GGUF, one that calls tools:
 

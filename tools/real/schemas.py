@@ -14,7 +14,7 @@ from msgspec import Struct
 import turnscript as ts
 from tools.real.rounds import SEED, Asked, text_of
 from tools.real.systems import LLAMA, Answer
-from turnscript.jsontext import json_of
+from turnscript.core.json_text import json_of
 
 FILE = Path(__file__).parent / "schemas.json"
 

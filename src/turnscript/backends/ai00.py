@@ -31,7 +31,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from turnscript.backend import (
+from turnscript.backends.backend import (
     UNREADABLE,
     AnswerReader,
     Backend,
@@ -44,10 +44,10 @@ from turnscript.backend import (
     limit_of,
     stops_of,
 )
-from turnscript.errorobject import upstream_error
-from turnscript.errors import Unsupported
-from turnscript.jsonreader import JsonReader
-from turnscript.reasons import end_of
+from turnscript.backends.shared.json_reader import JsonReader
+from turnscript.core.error_object import upstream_error
+from turnscript.core.errors import Unsupported
+from turnscript.core.finish_reasons import end_of
 
 _ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 

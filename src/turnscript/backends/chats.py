@@ -19,13 +19,13 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from turnscript.api import Api, StreamParser
-from turnscript.backend import AnswerReader, Backend, Completion, EventPiece, HttpCall, Piece, encode
-from turnscript.errors import InvalidRequest, UpstreamError
-from turnscript.events import Event, MessageEnd, unfold
-from turnscript.jsontext import plain, read_object
-from turnscript.refused import SHOWN
-from turnscript.sse import LIMIT
+from turnscript.apis.api import Api, StreamParser
+from turnscript.backends.backend import AnswerReader, Backend, Completion, EventPiece, HttpCall, Piece, encode
+from turnscript.backends.shared.server_errors import SHOWN
+from turnscript.core.errors import InvalidRequest, UpstreamError
+from turnscript.core.events import Event, MessageEnd, unfold
+from turnscript.core.json_text import plain, read_object
+from turnscript.core.sse import LIMIT
 
 
 class Chat(Backend):

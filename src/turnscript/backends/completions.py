@@ -34,7 +34,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from turnscript.backend import (
+from turnscript.backends.backend import (
     UNREADABLE,
     AnswerReader,
     Backend,
@@ -48,12 +48,12 @@ from turnscript.backend import (
     stops_of,
     token_reader,
 )
-from turnscript.conversation import Usage
-from turnscript.errorobject import upstream_error
-from turnscript.errors import Unsupported, UpstreamError
-from turnscript.jsonreader import JsonReader
-from turnscript.logprobs import TokenReader
-from turnscript.reasons import end_of
+from turnscript.backends.shared.json_reader import JsonReader
+from turnscript.core.conversation import Usage
+from turnscript.core.error_object import upstream_error
+from turnscript.core.errors import Unsupported, UpstreamError
+from turnscript.core.finish_reasons import end_of
+from turnscript.core.logprobs import TokenReader
 
 
 class Completions(Backend):

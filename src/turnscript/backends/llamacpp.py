@@ -36,7 +36,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-from turnscript.backend import (
+from turnscript.backends.backend import (
     UNREADABLE,
     AnswerReader,
     Backend,
@@ -53,15 +53,15 @@ from turnscript.backend import (
     stops_of,
     token_reader,
 )
-from turnscript.conversation import Usage
-from turnscript.errorobject import upstream_error
-from turnscript.errors import Unsupported, UpstreamError
+from turnscript.backends.shared.json_reader import JsonReader
+from turnscript.core.conversation import Usage
+from turnscript.core.error_object import upstream_error
+from turnscript.core.errors import Unsupported, UpstreamError
+from turnscript.core.finish_reasons import LENGTH, STOP, end_of
+from turnscript.core.json_text import Json
+from turnscript.core.logprobs import TokenLogprob, TokenReader
+from turnscript.core.losses import Loss
 from turnscript.grammar.llamacpp import left_of
-from turnscript.jsonreader import JsonReader
-from turnscript.jsontext import Json
-from turnscript.logprobs import TokenLogprob, TokenReader
-from turnscript.losses import Loss
-from turnscript.reasons import LENGTH, STOP, end_of
 
 _CANDIDATES = 10
 """How many likely tokens are asked for at least: only among them is said what a token is whose text is held back."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from turnscript.cli.lookalikes import by_answer, by_beginning, by_content, by_elements, by_slip
+from turnscript.convert.file_documents import ONE_FORMAT, holds_files
+from turnscript.convert.recognition import AUTO, ONE_REQUEST, ONE_SIDE, recognised
+from turnscript.core.errors import InvalidConversation, InvalidInput, InvalidTranscript, TurnscriptError
+from turnscript.core.json_text import FEWER_LEVELS, UTF_8
 from turnscript.engine.files_json import FILES
 from turnscript.engine.template.program import InvalidTemplate
-from turnscript.errors import InvalidConversation, InvalidInput, InvalidTranscript, TurnscriptError
-from turnscript.file_documents import ONE_FORMAT, holds_files
-from turnscript.jsontext import FEWER_LEVELS, UTF_8
-from turnscript.recognition import AUTO, ONE_REQUEST, ONE_SIDE, recognised
 
 _SAYING = {
     ONE_SIDE: "--side request or --side response says it",

@@ -19,16 +19,16 @@ from turnscript.cli.output import STREAM, Files, Sink
 from turnscript.cli.prompt import FORMAT_HELP, FormatName, has_colours, legible
 from turnscript.cli.report import Screen, fault, in_line, plural
 from turnscript.cli.source import Source
-from turnscript.convert import folded, unfolded
+from turnscript.convert.recognition import detect_api, recognised_transcript
+from turnscript.convert.registry import formats, is_format
+from turnscript.convert.verbs import folded, unfolded
+from turnscript.core.errors import InvalidInput, InvalidTranscript, TurnscriptError
+from turnscript.core.inputs import transcript_text
+from turnscript.core.rendered import Rendered
 from turnscript.detection.template_format import get_format
 from turnscript.engine.fill import Fill
 from turnscript.engine.lines import FAULT, Finding, Findings, Lines, found_loss
-from turnscript.errors import InvalidInput, InvalidTranscript, TurnscriptError
-from turnscript.format import Format
-from turnscript.given import transcript_text
-from turnscript.recognition import detect_api, recognised_transcript
-from turnscript.registry import formats, is_format
-from turnscript.rendered import Rendered
+from turnscript.formats.format import Format
 
 _EPILOG = """\b
 Examples:

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 import click
 
 import turnscript
-from turnscript.api import Api
+from turnscript.apis.api import Api
 from turnscript.cli.check import check
 from turnscript.cli.convert import convert
 from turnscript.cli.data.group import data
@@ -30,8 +30,8 @@ from turnscript.cli.read import read
 from turnscript.cli.report import Fault, Screen, faults, table, usage
 from turnscript.cli.serve import serve
 from turnscript.cli.show import show
-from turnscript.errors import TurnscriptError
-from turnscript.registry import apis, formats, get_api, model_formats, title_of, variants_of
+from turnscript.convert.registry import apis, formats, get_api, model_formats, title_of, variants_of
+from turnscript.core.errors import TurnscriptError
 
 _EPILOG = """\b
 Examples:

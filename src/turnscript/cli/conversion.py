@@ -9,20 +9,20 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.api import Api
-from turnscript.conversation import Request, Response
-from turnscript.convert import parse_exchange, read, render, unread
+from turnscript.apis.api import Api
+from turnscript.convert.file_documents import FoundFiles, files_in, render_files
+from turnscript.convert.recognition import ANSWER, AUTO, detect_api, lookup, recognised_transcript
+from turnscript.convert.registry import get_format, is_format
+from turnscript.convert.verbs import parse_exchange, read, render, unread
+from turnscript.core.conversation import Request, Response
+from turnscript.core.errors import InvalidInput, InvalidRequest, LossyConversion, UnknownName, Unsupported
+from turnscript.core.exchange import Exchange, alone
+from turnscript.core.json_text import Json, one_line, plain, read_object, type_name, utf8
+from turnscript.core.losses import Loss
+from turnscript.core.rendered import Rendered
 from turnscript.engine.escape import POLICIES
 from turnscript.engine.files_json import FILES
-from turnscript.errors import InvalidInput, InvalidRequest, LossyConversion, UnknownName, Unsupported
-from turnscript.exchange import Exchange, alone
-from turnscript.file_documents import FoundFiles, files_in, render_files
-from turnscript.format import VIEWS, Format
-from turnscript.jsontext import Json, one_line, plain, read_object, type_name, utf8
-from turnscript.losses import Loss
-from turnscript.recognition import ANSWER, AUTO, detect_api, lookup, recognised_transcript
-from turnscript.registry import get_format, is_format
-from turnscript.rendered import Rendered
+from turnscript.formats.format import VIEWS, Format
 
 TEXT = "text"
 """The member of a row that holds a transcript."""

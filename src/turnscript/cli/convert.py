@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from turnscript.api import Api
+from turnscript.apis.api import Api
 from turnscript.cli.conversion import Conversion, Wishes, spaced
 from turnscript.cli.document import broke_off, job_of, note_issues
 from turnscript.cli.failures import BAD_INPUT, LOSSY, OK, Failed
@@ -18,15 +18,15 @@ from turnscript.cli.output import STREAM, Files, Sink, is_special
 from turnscript.cli.report import Losses, Screen, fault
 from turnscript.cli.rows import Rejects, conclude, convert_rows, default_rejects, write_losses
 from turnscript.cli.source import Source
-from turnscript.conversation import Request
-from turnscript.convert import parse
+from turnscript.convert.recognition import AUTO, REQUEST, SIDES, detect_answer, lookup
+from turnscript.convert.registry import get_format, is_format
+from turnscript.convert.verbs import parse
+from turnscript.core.conversation import Request
+from turnscript.core.errors import InvalidInput, LossyConversion, TurnscriptError, UnknownName, UpstreamError
+from turnscript.core.rendered import Rendered
 from turnscript.detection.template_format import is_place
 from turnscript.engine.files_json import FILES
-from turnscript.errors import InvalidInput, LossyConversion, TurnscriptError, UnknownName, UpstreamError
-from turnscript.format import VIEWS
-from turnscript.recognition import AUTO, REQUEST, SIDES, detect_answer, lookup
-from turnscript.registry import get_format, is_format
-from turnscript.rendered import Rendered
+from turnscript.formats.format import VIEWS
 
 _EPILOG = """\b
 Examples:

@@ -15,16 +15,16 @@ from turnscript.cli.failures import BAD_INPUT, OK, Failed, reading
 from turnscript.cli.output import STREAM, Files
 from turnscript.cli.prompt import missing_tokens
 from turnscript.cli.report import Screen, fault, shown, table
-from turnscript.clues import DEFAULT
+from turnscript.convert.registry import load_formats
+from turnscript.core.clues import DEFAULT
+from turnscript.core.errors import TurnscriptError
 from turnscript.detection import Detected, rules
 from turnscript.detection import detect as detect_model
 from turnscript.detection.learned_table import NAME as LEARNED
 from turnscript.detection.modelfolder import CONFIG, TOKENIZER
 from turnscript.detection.nearness import nearness
 from turnscript.detection.template_format import get_format, is_place
-from turnscript.errors import TurnscriptError
-from turnscript.format import Format
-from turnscript.registry import load_formats
+from turnscript.formats.format import Format
 
 _EPILOG = """\b
 Examples:

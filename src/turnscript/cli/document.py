@@ -11,21 +11,21 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import IO, Any, Protocol
 
-from turnscript.api import Api
+from turnscript.apis.api import Api
 from turnscript.cli.advice import advice
 from turnscript.cli.conversion import Conversion
 from turnscript.cli.failures import Failed
 from turnscript.cli.report import Fault, Screen, fault
 from turnscript.cli.source import Source
-from turnscript.conversation import Issue, Request
-from turnscript.convert import beyond_first, left_out, respelled_answer, unread
-from turnscript.errors import InvalidInput, LossyConversion, TurnscriptError
-from turnscript.exchange import Exchange
-from turnscript.losses import Loss
-from turnscript.recognition import AUTO, REQUEST, lookup
-from turnscript.recording import Recording, read_recording
-from turnscript.rendered import Rendered
-from turnscript.retelling import Retelling, ended, stream_of
+from turnscript.convert.answer_streams import Retelling, ended, stream_of
+from turnscript.convert.recognition import AUTO, REQUEST, lookup
+from turnscript.convert.recording import Recording, read_recording
+from turnscript.convert.verbs import beyond_first, left_out, respelled_answer, unread
+from turnscript.core.conversation import Issue, Request
+from turnscript.core.errors import InvalidInput, LossyConversion, TurnscriptError
+from turnscript.core.exchange import Exchange
+from turnscript.core.losses import Loss
+from turnscript.core.rendered import Rendered
 
 _PIECE = 1 << 16
 _MOST = 1 << 24

@@ -8,9 +8,9 @@ from turnscript.cli.failures import LOSSY, OK
 from turnscript.cli.output import STREAM, Files
 from turnscript.cli.prompt import FORMAT_HELP, FormatName
 from turnscript.cli.report import Losses, Screen, fault
+from turnscript.convert.registry import named_formats
+from turnscript.core.errors import LossyConversion
 from turnscript.detection.template_format import get_format
-from turnscript.errors import LossyConversion
-from turnscript.registry import named_formats
 from turnscript.tableio.ai00config import write_ai00_config
 
 _EPILOG = """\b

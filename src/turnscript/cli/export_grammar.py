@@ -15,15 +15,15 @@ from turnscript.cli.output import STREAM, Files
 from turnscript.cli.prompt import FORMAT_HELP, FormatName, check_name
 from turnscript.cli.report import Losses, Screen, fault
 from turnscript.cli.source import Source
-from turnscript.conversation import Request, Tool, ToolChoice, all_tools
-from turnscript.convert import parse
+from turnscript.convert.recognition import AUTO
+from turnscript.convert.verbs import parse
+from turnscript.core.conversation import Request, Tool, ToolChoice, all_tools
+from turnscript.core.errors import TurnscriptError
+from turnscript.core.json_text import Json
 from turnscript.detection.template_format import get_format
 from turnscript.engine.constraint import Constraint
-from turnscript.errors import TurnscriptError
-from turnscript.format import Format
+from turnscript.formats.format import Format
 from turnscript.grammar.notations import NOTATIONS
-from turnscript.jsontext import Json
-from turnscript.recognition import AUTO
 
 _EPILOG = """\b
 Examples:

@@ -12,10 +12,10 @@ from turnscript.cli.options import VARIANT_HELP, variant_of
 from turnscript.cli.output import STREAM, Files
 from turnscript.cli.prompt import FORMAT_HELP, FormatName
 from turnscript.cli.report import Losses, Screen, fault
+from turnscript.core.errors import LossyConversion
 from turnscript.detection.template_format import get_format
 from turnscript.engine.escape import AUTO, POLICIES
-from turnscript.errors import LossyConversion
-from turnscript.format import Format
+from turnscript.formats.format import Format
 
 _EPILOG = """\b
 Examples:

@@ -11,8 +11,8 @@ from turnscript.cli.failures import OK
 from turnscript.cli.output import STREAM, Files
 from turnscript.cli.prompt import FORMAT_HELP, FormatName
 from turnscript.cli.report import Screen, plural
+from turnscript.convert.vectors import vectors as vectors_of
 from turnscript.detection.template_format import get_format
-from turnscript.vectors import vectors as vectors_of
 
 _EPILOG = """\b
 Examples:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from turnscript.cli.failures import OK, USAGE, Failed, reading, writing
 from turnscript.cli.output import STREAM, Files
 from turnscript.cli.report import Screen, plural, shown, table
-from turnscript.errors import UnknownName
+from turnscript.core.errors import UnknownName
 from turnscript.gateway.config import Limits, Policy, fields_of
 from turnscript.gateway.configfile import load_setting
 from turnscript.gateway.keyfile import add_key, remove_key

@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from turnscript.convert.recognition import recognised
+from turnscript.convert.registry import formats, get_format
+from turnscript.core.errors import TurnscriptError
 from turnscript.engine.read import begins_answer
-from turnscript.errors import TurnscriptError
-from turnscript.recognition import recognised
-from turnscript.registry import formats, get_format
 
 _BEGINNINGS = (
     (rb"\x1f\x8b", "this is gzip: unpack it first, as `gzip -dc FILE` does"),

@@ -7,8 +7,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from turnscript.format import Format
-from turnscript.registry import apis, named_formats
+from turnscript.convert.registry import apis, named_formats
+from turnscript.formats.format import Format
 
 NORMALIZE_JSON = "Spell the JSON of calls and results in one way; --strict does not mind that."
 

@@ -14,7 +14,6 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
-from turnscript.asking import Written, left_out, written
 from turnscript.cli.advice import advice
 from turnscript.cli.conversion import spaced
 from turnscript.cli.failures import LOSSY, OK, Failed
@@ -23,23 +22,24 @@ from turnscript.cli.output import STREAM, Files, Sink, is_special
 from turnscript.cli.report import Losses, Screen, fault
 from turnscript.cli.rows import write_losses
 from turnscript.cli.source import Source
-from turnscript.conversation import Request
-from turnscript.convert import parse
+from turnscript.convert.file_documents import files_in
+from turnscript.convert.format_reference import has_thoughts
+from turnscript.convert.prompting import Written, left_out, written
+from turnscript.convert.recognition import AUTO, lookup, recognised_transcript
+from turnscript.convert.registry import named_formats
+from turnscript.convert.verbs import parse
+from turnscript.core.conversation import Request
+from turnscript.core.errors import LossyConversion, TurnscriptError, Unsupported
+from turnscript.core.json_spelling import RESPELLED
+from turnscript.core.losses import Loss
+from turnscript.core.rendered import Rendered
 from turnscript.detection.place import read_place
 from turnscript.detection.template_format import format_of as at_place
 from turnscript.detection.template_format import get_format
 from turnscript.engine.files import FileSequence, FillPrompt
 from turnscript.engine.files_json import FILES
 from turnscript.engine.spans import Span
-from turnscript.errors import LossyConversion, TurnscriptError, Unsupported
-from turnscript.file_documents import files_in
-from turnscript.format import Format
-from turnscript.losses import Loss
-from turnscript.recognition import AUTO, lookup, recognised_transcript
-from turnscript.reference import has_thoughts
-from turnscript.registry import named_formats
-from turnscript.rendered import Rendered
-from turnscript.respelling import RESPELLED
+from turnscript.formats.format import Format
 
 _EPILOG = """\b
 Examples:

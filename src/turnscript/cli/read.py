@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from turnscript.api import Api
+from turnscript.apis.api import Api
 from turnscript.cli.conversion import spaced
 from turnscript.cli.failures import OK, Failed
 from turnscript.cli.options import VARIANT_HELP, ApiName, Name, Option, SectionedCommand
@@ -30,18 +30,18 @@ from turnscript.cli.prompt import (
 )
 from turnscript.cli.report import Screen, fault, plural
 from turnscript.cli.source import Source
-from turnscript.conversation import Conversation, Item, Request, Response, Tool, ToolCall
-from turnscript.convert import parse
+from turnscript.convert.recognition import AUTO
+from turnscript.convert.records import event_record, item_record, response_record
+from turnscript.convert.registry import get_api
+from turnscript.convert.verbs import parse
+from turnscript.core.conversation import Conversation, Item, Request, Response, Tool, ToolCall
+from turnscript.core.errors import InvalidInput, InvalidRequest, TurnscriptError, UpstreamError
+from turnscript.core.events import Event, fold
+from turnscript.core.json_text import Json, read_list, read_object, utf8
+from turnscript.core.losses import Loss, summary
 from turnscript.engine.parse import TurnParser
 from turnscript.engine.plaintext import TextParser
-from turnscript.errors import InvalidInput, InvalidRequest, TurnscriptError, UpstreamError
-from turnscript.events import Event, fold
-from turnscript.format import Format
-from turnscript.jsontext import Json, read_list, read_object, utf8
-from turnscript.losses import Loss, summary
-from turnscript.recognition import AUTO
-from turnscript.records import event_record, item_record, response_record
-from turnscript.registry import get_api
+from turnscript.formats.format import Format
 
 _EPILOG = """\b
 Examples:

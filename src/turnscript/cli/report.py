@@ -15,11 +15,11 @@ import click
 from msgspec import Struct
 
 from turnscript.cli.failures import BAD_INPUT, LOSSY, USAGE, Failed
+from turnscript.convert.registry import apis, is_format
+from turnscript.core.errors import InvalidInput, LossyConversion, TurnscriptError, UnknownName
+from turnscript.core.losses import Loss
 from turnscript.engine.template.program import InvalidTemplate
-from turnscript.errors import InvalidInput, LossyConversion, TurnscriptError, UnknownName
 from turnscript.gateway.invalidconfig import COMMAND_LINE, InvalidConfig
-from turnscript.losses import Loss
-from turnscript.registry import apis, is_format
 
 SHOWN = 20
 """So many losses are listed; a file can have them all."""

@@ -20,8 +20,8 @@ from turnscript.cli.output import STREAM, Files, Sink
 from turnscript.cli.progress import Meter
 from turnscript.cli.report import Fault, Losses, Screen, fault, plural
 from turnscript.cli.source import Row, Source
-from turnscript.errors import LossyConversion, TurnscriptError
-from turnscript.losses import Loss
+from turnscript.core.errors import LossyConversion, TurnscriptError
+from turnscript.core.losses import Loss
 
 SUFFIX = ".rejects.jsonl"
 SHOWN = 5

@@ -17,7 +17,7 @@ from turnscript.cli.failures import OK, USAGE, Failed
 from turnscript.cli.listening import listening
 from turnscript.cli.output import STREAM, Files
 from turnscript.cli.report import Screen, in_line, table
-from turnscript.errors import Unsupported
+from turnscript.core.errors import Unsupported
 
 if TYPE_CHECKING:
     from turnscript.gateway.config import Config
@@ -225,10 +225,10 @@ def _short_for_agents(served: Served) -> str:
 
 def _banner(service: Service, address: str) -> None:
     """What people see when the server listens."""
+    from turnscript.convert.registry import get_backend  # noqa: PLC0415
     from turnscript.gateway.doctor_findings import GIVE_KEY  # noqa: PLC0415
     from turnscript.gateway.modelformat import DETECTED  # noqa: PLC0415
     from turnscript.gateway.shipped import is_shipped  # noqa: PLC0415
-    from turnscript.registry import get_backend  # noqa: PLC0415
 
     screen = Screen()
     screen.note(f"listening on {address}")

@@ -14,11 +14,11 @@ from turnscript.cli.options import VARIANT_HELP, variant_of
 from turnscript.cli.output import STREAM, Files, Sink
 from turnscript.cli.prompt import FormatName, has_colours, legible, one_line, painted
 from turnscript.cli.report import table
+from turnscript.convert.format_reference import Cut, Escaped, FilesShown, OrderShown, OwnWords, Reference, reference
+from turnscript.core.losses import Loss
+from turnscript.core.presets import Preset
 from turnscript.detection.template_format import get_format
 from turnscript.engine.spans import Span
-from turnscript.losses import Loss
-from turnscript.presets import Preset
-from turnscript.reference import Cut, Escaped, FilesShown, OrderShown, OwnWords, Reference, reference
 
 _EPILOG = """\b
 Examples:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Assistant,
     Conversation,
     Item,
@@ -31,16 +31,16 @@ from turnscript.conversation import (
     ToolResult,
     User,
 )
+from turnscript.core.errors import TurnscriptError
+from turnscript.core.events import fold
+from turnscript.core.losses import Loss
 from turnscript.datasets.train import MODEL
 from turnscript.engine.layout import layout_of
 from turnscript.engine.past import Past
 from turnscript.engine.prompt import Prompt
 from turnscript.engine.spans import ITEM, Span, Writer
 from turnscript.engine.unseen import is_shown
-from turnscript.errors import TurnscriptError
-from turnscript.events import fold
-from turnscript.format import Format
-from turnscript.losses import Loss
+from turnscript.formats.format import Format
 
 _NAME = "f"
 _PROBES: tuple[Item, ...] = (

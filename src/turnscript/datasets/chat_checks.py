@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from turnscript.core.errors import TurnscriptError
 from turnscript.datasets.chat_writing import Written, read_chat
 from turnscript.datasets.form import Example
 from turnscript.datasets.problems import DEFECTS
 from turnscript.datasets.sample_checks import unlike
-from turnscript.errors import TurnscriptError
 
 
 def chat_faults(example: Example, written: Written) -> Iterator[str]:

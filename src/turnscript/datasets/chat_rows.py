@@ -19,8 +19,11 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec import json as msgjson
 
-from turnscript.api import Api
-from turnscript.conversation import Assistant, Conversation, Item, Request, Text, Thinking, Tool
+from turnscript.apis.api import Api
+from turnscript.convert.registry import apis, get_api
+from turnscript.core.conversation import Assistant, Conversation, Item, Request, Text, Thinking, Tool
+from turnscript.core.errors import InvalidInput, InvalidRequest
+from turnscript.core.json_text import Json, same
 from turnscript.datasets.clean_rows import is_clean, may_hold_tags, read_said
 from turnscript.datasets.form import Example
 from turnscript.datasets.members import (
@@ -47,9 +50,6 @@ from turnscript.datasets.tagged_thoughts import has_doubt, may_think, split_thou
 from turnscript.datasets.tool_lists import chat_tools
 from turnscript.datasets.traces import WRITTEN
 from turnscript.datasets.weights import common_weight, is_mark, take_weight, weights_by_item, with_row
-from turnscript.errors import InvalidInput, InvalidRequest
-from turnscript.jsontext import Json, same
-from turnscript.registry import apis, get_api
 
 CHAT_PATH = "/v1/chat/completions"
 """Where the API is served whose messages data sets imitate."""

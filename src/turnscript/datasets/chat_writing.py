@@ -17,8 +17,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.api import OFFICIAL, Body
-from turnscript.conversation import (
+from turnscript.apis.api import OFFICIAL, Body
+from turnscript.core.conversation import (
     Assistant,
     Conversation,
     Extra,
@@ -33,15 +33,15 @@ from turnscript.conversation import (
     User,
     text_content,
 )
+from turnscript.core.json_spelling import objects_in_one_spelling
+from turnscript.core.json_text import Json
+from turnscript.core.losses import Loss
+from turnscript.core.message_groups import group
+from turnscript.core.source_paths import at_source, message_path, part_path
 from turnscript.datasets.chat_rows import Chat, chat_api, is_taken, read_messages
 from turnscript.datasets.form import Example
 from turnscript.datasets.members import record
 from turnscript.datasets.tagged_thoughts import has_doubt
-from turnscript.grouping import group
-from turnscript.jsontext import Json
-from turnscript.losses import Loss
-from turnscript.respelling import objects_in_one_spelling
-from turnscript.sources import at_source, message_path, part_path
 
 _NOT_HERE = "messages have no such member"
 _THOUGHT = "a text with the tag of a thought is read as one, or refused"

@@ -14,9 +14,9 @@ from typing import Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from turnscript.conversation import Assistant, System, User
+from turnscript.core.conversation import Assistant, System, User
+from turnscript.core.losses import Indexed
 from turnscript.datasets.form import Spoken
-from turnscript.losses import Indexed
 
 
 class _Strict(Struct, forbid_unknown_fields=True, gc=False):

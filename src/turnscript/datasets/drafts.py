@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from turnscript.losses import Loss
+from turnscript.core.losses import Loss
 
 DIGEST = 16
 

@@ -11,7 +11,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from turnscript.conversation import Request
+from turnscript.core.conversation import Request
+from turnscript.core.errors import InvalidInput
+from turnscript.core.losses import Loss
 from turnscript.datasets.encoding import Encoder
 from turnscript.datasets.explaining import Token
 from turnscript.datasets.form import Example
@@ -21,8 +23,6 @@ from turnscript.datasets.preparation import encoder_of
 from turnscript.datasets.problems import BadRow, Code, Problem
 from turnscript.datasets.row_checks import check_items
 from turnscript.datasets.rowsamples import RowSamples
-from turnscript.errors import InvalidInput
-from turnscript.losses import Loss
 
 _SUFFIX = "suffix"
 """The member of a bare prompt with what stands behind its answer."""

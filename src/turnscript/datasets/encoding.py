@@ -15,7 +15,9 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from turnscript.conversation import Item
+from turnscript.core.conversation import Item
+from turnscript.core.errors import LossyConversion, TurnscriptError, UnknownName, Unsupported
+from turnscript.core.losses import Loss
 from turnscript.datasets.answer_beginnings import Opened
 from turnscript.datasets.drafts import Draft
 from turnscript.datasets.encoding_ids import Cutter, encode_ids
@@ -29,9 +31,7 @@ from turnscript.datasets.tokenizer import EACH, FIRST, Ids, Tokenizer
 from turnscript.datasets.train import Train
 from turnscript.engine.escape import POLICIES
 from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Span
-from turnscript.errors import LossyConversion, TurnscriptError, UnknownName, Unsupported
-from turnscript.format import Format
-from turnscript.losses import Loss
+from turnscript.formats.format import Format
 
 MODES = ("auto", "ids", "text")
 

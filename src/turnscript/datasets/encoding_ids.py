@@ -23,7 +23,7 @@ from turnscript.datasets.problems import BadRow, Problem, problem_of
 from turnscript.datasets.tokenizer import Tokenizer
 from turnscript.engine.spans import CONTROL, TRAINABLE
 from turnscript.engine.table import Document
-from turnscript.format import Format
+from turnscript.formats.format import Format
 
 _REMEMBERED = 4096
 Change = tuple[int, int]

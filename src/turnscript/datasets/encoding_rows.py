@@ -12,7 +12,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from turnscript.conversation import Audio, Document, Image, Item, Request, Tool, ToolCall, ToolsChange
+from turnscript.core.conversation import Audio, Document, Image, Item, Request, Tool, ToolCall, ToolsChange
+from turnscript.core.errors import InvalidConversation, InvalidInput, LossyConversion, TurnscriptError
+from turnscript.core.losses import Loss
+from turnscript.core.source_paths import part_path
 from turnscript.datasets.answer_beginnings import AnswerBeginnings, Opened
 from turnscript.datasets.drafts import Draft
 from turnscript.datasets.encoding_shapes import Shapes
@@ -26,10 +29,7 @@ from turnscript.engine.escape import AUTO
 from turnscript.engine.files import FileSequence
 from turnscript.engine.fill import Fill, FillOrder
 from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Span, Writer
-from turnscript.errors import InvalidConversation, InvalidInput, LossyConversion, TurnscriptError
-from turnscript.format import Format
-from turnscript.losses import Loss
-from turnscript.sources import part_path
+from turnscript.formats.format import Format
 
 WEIGHTS = {"binary": 1, "scaled": 255}
 """How weights are written, and the byte that stands for 1."""

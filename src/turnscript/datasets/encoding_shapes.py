@@ -9,13 +9,13 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from turnscript.conversation import Conversation, Item, Request, Text
+from turnscript.core.conversation import Conversation, Item, Request, Text
+from turnscript.core.errors import TurnscriptError
 from turnscript.datasets.drafts import Draft, Measured
 from turnscript.datasets.form import Spoken
 from turnscript.engine.layout import Place, layout_of
 from turnscript.engine.spans import CONTROL, TRAINABLE, flatten, flattening
-from turnscript.errors import TurnscriptError
-from turnscript.format import Format
+from turnscript.formats.format import Format
 
 _LONGEST = 64
 """Of rows with more items hardly two are alike."""

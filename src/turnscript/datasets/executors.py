@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from turnscript.core.errors import InvalidInput, TurnscriptError
 from turnscript.datasets.shard import Done, run_shard_in
-from turnscript.errors import InvalidInput, TurnscriptError
 
 if TYPE_CHECKING:
     from turnscript.datasets.worker import Checks

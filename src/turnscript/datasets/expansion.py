@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from turnscript.conversation import Item
+from turnscript.core.conversation import Item
+from turnscript.core.errors import TurnscriptError
 from turnscript.datasets.encoding import Encoder
 from turnscript.datasets.form import Example
 from turnscript.datasets.problems import DEFECTS, Code
 from turnscript.datasets.train import MODEL
-from turnscript.errors import TurnscriptError
 
 UNTRAINED = frozenset({Code.NO_TRAINED_TOKEN, Code.EMPTY})
 """What a turn may be found to be when it is the last one, and no other is said to be: then it has no sample."""

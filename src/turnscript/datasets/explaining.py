@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from turnscript.conversation import Item
+from turnscript.core.conversation import Item
 from turnscript.datasets.drafts import Draft
 from turnscript.datasets.encoding_ids import Plan
 from turnscript.datasets.encoding_text import Flat

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.conversation import Assistant, Conversation, Item, Request, System, Text, User
+from turnscript.core.conversation import Assistant, Conversation, Item, Request, System, Text, User
 from turnscript.engine.files import FileSequence
 
 EACH, WHOLE, TRANSCRIPT = "each record", "the whole file", "transcripts"

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from turnscript.convert.registry import formats
 from turnscript.datasets.form import TRANSCRIPT, Form
 from turnscript.datasets.form_registry import forms, get_form
 from turnscript.datasets.labelled_texts import style_of
@@ -26,7 +27,6 @@ from turnscript.datasets.near_forms import near_form
 from turnscript.datasets.problems import DEFECTS, BadRow, problem_of
 from turnscript.datasets.rows import RawRow
 from turnscript.datasets.transcript_claims import chat_in
-from turnscript.registry import formats
 
 MOST = 200
 _FITS = 0.5

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from functools import cache
 
+from turnscript.convert.registry import declared, get_format, model_formats
+from turnscript.core.errors import UnknownName
 from turnscript.datasets import forms as _PACKAGE  # noqa: N812  (`forms` is the public function below)
 from turnscript.datasets.form import Form
-from turnscript.errors import UnknownName
-from turnscript.registry import declared, get_format, model_formats
 
 
 def forms() -> list[str]:

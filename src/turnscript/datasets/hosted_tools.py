@@ -18,10 +18,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from turnscript.conversation import Assistant, Image, Item, Opaque, Part, Text, ToolCall, ToolResult
+from turnscript.core.conversation import Assistant, Image, Item, Opaque, Part, Text, ToolCall, ToolResult
+from turnscript.core.errors import InvalidInput
+from turnscript.core.json_text import json_of, plain, text_of
 from turnscript.datasets.form import Example
-from turnscript.errors import InvalidInput
-from turnscript.jsontext import json_of, plain, text_of
 
 REJECT, TEXT, CALLS = "reject", "text", "calls"
 HOSTED = (REJECT, TEXT, CALLS)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
-from turnscript.losses import Loss
+from turnscript.core.losses import Loss
 
 MOST = 1000
 """So many kinds are told apart, the first by their names; all others are counted as one."""

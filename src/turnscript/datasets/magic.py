@@ -12,7 +12,7 @@ from itertools import count
 
 from msgspec import Struct
 
-from turnscript.errors import InvalidInput
+from turnscript.core.errors import InvalidInput
 
 _LEAST_SHARE = 0.9
 _LEAST_SLOTS = 12

@@ -36,7 +36,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from turnscript.conversation import Request
+from turnscript.core.conversation import Request
+from turnscript.core.errors import InvalidInput
+from turnscript.core.json_text import Json
 from turnscript.datasets.chat_rows import read_tools
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.members import (
@@ -53,8 +55,6 @@ from turnscript.datasets.members import (
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.turns import Turns
 from turnscript.datasets.weights import weight_of
-from turnscript.errors import InvalidInput
-from turnscript.jsontext import Json
 from turnscript.tableio.tables import read_toml
 
 _KINDS = ("system", "user", "assistant", "thinking", "call", "result")

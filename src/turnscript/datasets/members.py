@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
+from turnscript.core.errors import InvalidRequest
+from turnscript.core.json_spelling import in_one_spelling
+from turnscript.core.json_text import UTF_8, Json, excerpt, read_list, read_object, text_of, type_name, utf8
 from turnscript.datasets.problems import BadRow, Code
-from turnscript.errors import InvalidRequest
-from turnscript.jsontext import UTF_8, Json, excerpt, read_list, read_object, text_of, type_name, utf8
-from turnscript.respelling import in_one_spelling
 
 Members = dict[str, Json]
 

@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from turnscript.core.errors import Conflict, InvalidInput
 from turnscript.datasets.files import sha256
 from turnscript.datasets.form_registry import get_form
 from turnscript.datasets.fullness import written_in
@@ -48,7 +49,6 @@ from turnscript.datasets.shardfiles import (
     unfinished,
 )
 from turnscript.datasets.train import parse_train
-from turnscript.errors import Conflict, InvalidInput
 
 _LOCK = ".lock"
 _decode_aside = msgspec.json.Decoder(Aside).decode

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets.files import cut, read, sample
 from turnscript.datasets.form import WHOLE, Example, Form
 from turnscript.datasets.form_registry import get_form
 from turnscript.datasets.problems import Problem
 from turnscript.datasets.readings import examples_of
 from turnscript.datasets.rows import RawRow
-from turnscript.errors import InvalidInput
 
 if TYPE_CHECKING:
     from turnscript.datasets.form_detection import Verdict

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from turnscript.conversation import Assistant, Item, Request, Thinking, ToolCall, ToolResult, User
+from turnscript.core.conversation import Assistant, Item, Request, Thinking, ToolCall, ToolResult, User
 from turnscript.datasets.answer_beginnings import AnswerBeginnings
 from turnscript.datasets.train import MODEL
-from turnscript.format import Format
+from turnscript.formats.format import Format
 
 CALL_FIRST = "W_CALL_BEFORE_USER"
 """A tool is called before any user said something."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 from functools import cache
 
+from turnscript.convert.registry import declared
+from turnscript.core.errors import UnknownName
 from turnscript.datasets.output import Output
-from turnscript.errors import UnknownName
-from turnscript.registry import declared
 
 
 def outputs() -> list[str]:

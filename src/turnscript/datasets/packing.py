@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets.output import Batch, OutputFacts
 from turnscript.datasets.packingnames import NONE, STREAM, Packing
-from turnscript.errors import InvalidInput
 
 Chat = Callable[[], bytes] | None
 SEARCHED = 10_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from turnscript.errors import InvalidInput
+from turnscript.core.errors import InvalidInput
 
 NONE, BEST_FIT, STREAM = "none", "bfd", "stream"
 _KINDS = f"{NONE}, {BEST_FIT}:4096 or {STREAM}:4096"

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from turnscript.core.errors import InvalidInput
+from turnscript.core.json_text import syntax_error, utf8
 from turnscript.datasets.hosted_tools import HOSTED, REJECT
 from turnscript.datasets.packingnames import read_packing
 from turnscript.datasets.train import parse_train
-from turnscript.errors import InvalidInput
-from turnscript.jsontext import syntax_error, utf8
 from turnscript.tableio.tables import read_toml
 
 if TYPE_CHECKING:
-    from turnscript.conversation import Request
+    from turnscript.core.conversation import Request
     from turnscript.datasets.encoded import Encoded
 
 AUTO = "auto"

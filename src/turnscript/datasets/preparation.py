@@ -19,6 +19,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import turnscript
+from turnscript.convert.registry import get_format
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets.encoding import Encoder
 from turnscript.datasets.files import Piece, cut, expand, sample, sha256
 from turnscript.datasets.files.listing import named
@@ -33,9 +35,7 @@ from turnscript.datasets.template_rows import Words, with_ends_of, words_of
 from turnscript.datasets.tokenizers import get_tokenizer
 from turnscript.datasets.train import parse_train
 from turnscript.detection.template_format import is_place
-from turnscript.errors import InvalidInput
-from turnscript.format import Format
-from turnscript.registry import get_format
+from turnscript.formats.format import Format
 from turnscript.tableio import dump_format
 
 LAYOUT = 8

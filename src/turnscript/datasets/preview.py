@@ -14,9 +14,9 @@ from enum import StrEnum
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from turnscript.core.errors import InvalidInput, TurnscriptError
 from turnscript.datasets.plan import Plan
 from turnscript.datasets.problems import DEFECTS, Problem, problem_of
-from turnscript.errors import InvalidInput, TurnscriptError
 
 if TYPE_CHECKING:
     from turnscript.datasets.encoding import Encoder

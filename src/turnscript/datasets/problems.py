@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from turnscript.errors import InvalidInput, TurnscriptError, Unsupported
+from turnscript.core.errors import InvalidInput, TurnscriptError, Unsupported
 
 _AROUND = 40
 

@@ -11,10 +11,10 @@ import os
 import platform
 from collections.abc import Sequence
 
+from turnscript.core.errors import InvalidInput, TurnscriptError, Unsupported
 from turnscript.datasets.executors import Executor, Tell, WorkerDied
 from turnscript.datasets.preparation import load_prepared
 from turnscript.datasets.shard import Done, run_shard
-from turnscript.errors import InvalidInput, TurnscriptError, Unsupported
 
 
 class RayTasks(Executor):

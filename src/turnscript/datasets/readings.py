@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from turnscript.conversation import ToolCall
+from turnscript.core.conversation import ToolCall
+from turnscript.core.errors import TurnscriptError
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.members import arguments_of
 from turnscript.datasets.problems import DEFECTS, Problem, problem_of
 from turnscript.datasets.rows import RawRow
-from turnscript.errors import TurnscriptError
 
 
 def examples_of(form: Form, row: RawRow) -> list[Example] | Problem:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Assistant,
     Item,
     Opaque,
@@ -27,9 +27,9 @@ from turnscript.conversation import (
     ToolResult,
     User,
 )
+from turnscript.core.json_text import is_object
 from turnscript.datasets.hosted_tools import is_hosted
 from turnscript.datasets.problems import BadRow, Code
-from turnscript.jsontext import is_object
 
 _decode_text = msgspec.json.Decoder(str).decode
 _NOTHING = ("null", "absent")

@@ -12,7 +12,8 @@ from itertools import islice
 
 from msgspec import Struct
 
-from turnscript.conversation import Item
+from turnscript.core.conversation import Item
+from turnscript.core.errors import TurnscriptError
 from turnscript.datasets.chat_writing import Written, write_chat
 from turnscript.datasets.drafts import DIGEST
 from turnscript.datasets.encoding import Encoder, Sample
@@ -24,7 +25,6 @@ from turnscript.datasets.plan import CUT, DROP_TURNS, TURNS, Plan
 from turnscript.datasets.preparation import format_of
 from turnscript.datasets.problems import DEFECTS, Code, Problem, problem_of
 from turnscript.datasets.shardfiles import Cuts
-from turnscript.errors import TurnscriptError
 
 BATCH_ROWS = 256
 BATCH_BYTES = 2 << 20

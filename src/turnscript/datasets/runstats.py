@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
+from turnscript.core.errors import InvalidInput, TurnscriptError
 from turnscript.datasets.manifest import Manifest, read_manifest
 from turnscript.datasets.opened import RowReader
 from turnscript.datasets.output_registry import get_output
 from turnscript.datasets.preparation import check_folder, encoder_of
 from turnscript.datasets.rowsamples import RowSamples
 from turnscript.datasets.stats import Stats
-from turnscript.errors import InvalidInput, TurnscriptError
 
 LOOKED_AT = 200
 """So many rows tell whose the tokens are."""

@@ -16,7 +16,9 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.conversation import Conversation, Item, Request, Settings, Thinking, ToolCall, ToolChoice
+from turnscript.core.conversation import Conversation, Item, Request, Settings, Thinking, ToolCall, ToolChoice
+from turnscript.core.errors import TurnscriptError, Unsupported
+from turnscript.core.json_spelling import shown
 from turnscript.datasets.answer_beginnings import Opened
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.encoding_rows import fill_order
@@ -33,8 +35,6 @@ from turnscript.engine.fill import Fill
 from turnscript.engine.layout import layout_of
 from turnscript.engine.prompt import Prompt
 from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Span, Writer, text_of_spans
-from turnscript.errors import TurnscriptError, Unsupported
-from turnscript.respelling import shown
 
 _SHOWN = 40
 

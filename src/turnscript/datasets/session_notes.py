@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import msgspec
 
+from turnscript.core.json_text import Json, json_string
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.sessions import read_as
 from turnscript.datasets.traces import elements_of, has, member, members_of, text_of_member
-from turnscript.jsontext import Json, json_string
 
 Said = list[tuple[bytes, str]]
 """Contents that the model was given, as JSON, each with its place."""

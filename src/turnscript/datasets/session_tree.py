@@ -27,11 +27,11 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from turnscript.core.json_text import Json
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.session_notes import NOTES, rendered_texts, said_by
 from turnscript.datasets.sessions import lines_of, read_as
 from turnscript.datasets.traces import elements_of, has, members_of, text_of_member
-from turnscript.jsontext import Json
 
 LINES = frozenset({"user", "assistant", "system", "attachment", "progress"})
 """The types of lines that have a parent."""

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import msgspec
 
+from turnscript.core.json_text import Json
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.traces import checked, members_of
-from turnscript.jsontext import Json
 
 T = TypeVar("T")
 

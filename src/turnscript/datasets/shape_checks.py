@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from turnscript.conversation import Conversation, Item, Request, Text
+from turnscript.core.conversation import Conversation, Item, Request, Text
+from turnscript.core.errors import TurnscriptError
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.form import Example, Spoken
 from turnscript.datasets.promptids import Cut
@@ -29,7 +30,6 @@ from turnscript.datasets.turn_checks import MODEL, spread, trained_turns
 from turnscript.engine.layout import Place, layout_of
 from turnscript.engine.read import settles
 from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, flatten
-from turnscript.errors import TurnscriptError
 
 Kinds = tuple[type[Item], ...]
 

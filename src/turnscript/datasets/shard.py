@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.files import read
 from turnscript.datasets.files.rowbytes import Rows
@@ -44,7 +45,6 @@ from turnscript.datasets.shardfiles import (
     TemplateCounts,
     find_record,
 )
-from turnscript.errors import InvalidInput
 
 _BATCH_TOKENS = 1 << 20
 """So many tokens are kept until they are written, about: more than a batch of rows has, unless turns are expanded."""

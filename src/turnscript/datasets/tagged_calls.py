@@ -11,10 +11,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from turnscript.conversation import Assistant, Item, System, ToolResult, text_content
+from turnscript.core.conversation import Assistant, Item, System, ToolResult, text_content
+from turnscript.core.json_text import Json
 from turnscript.datasets.members import json_in
 from turnscript.datasets.problems import BadRow, Code
-from turnscript.jsontext import Json
 
 _MOST = 1 << 18
 """How much Python text is read at most: its parser is slow."""

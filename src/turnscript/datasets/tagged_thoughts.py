@@ -8,7 +8,7 @@ beginning (a prompt supplied it), cannot be told from either, and is refused.
 
 from __future__ import annotations
 
-from turnscript.conversation import Assistant, Item, Text
+from turnscript.core.conversation import Assistant, Item, Text
 from turnscript.datasets.problems import BadRow, Code
 
 OPENING, CLOSING = "<think>", "</think>"

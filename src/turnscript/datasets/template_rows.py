@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from turnscript.conversation import Request, Tool, ToolsChange
+from turnscript.convert.registry import get_format
+from turnscript.core.conversation import Request, Tool, ToolsChange
 from turnscript.datasets.problems import difference
 from turnscript.datasets.tokenizers import get_tokenizer, parts_of
 from turnscript.detection.place import TemplateSource, read_place
@@ -27,8 +28,7 @@ from turnscript.engine.template.messages import Marked
 from turnscript.engine.template.program import InvalidTemplate, TemplateRefused
 from turnscript.engine.template.template import Template
 from turnscript.engine.template.tools import functions_of
-from turnscript.format import Format
-from turnscript.registry import get_format
+from turnscript.formats.format import Format
 
 _NOTHING = Escape()
 """Protects nothing: a template is shown contents as they are."""

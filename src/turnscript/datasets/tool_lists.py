@@ -6,6 +6,7 @@ Lists stand as arrays, as a string of JSON, or as strings of JSON inside of an a
 
 from __future__ import annotations
 
+from turnscript.core.json_text import Json
 from turnscript.datasets.members import (
     Members,
     embedded,
@@ -16,7 +17,6 @@ from turnscript.datasets.members import (
     spelled,
     wrong,
 )
-from turnscript.jsontext import Json
 
 _FUNCTION = Json(b'"function"')
 

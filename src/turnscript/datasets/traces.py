@@ -13,8 +13,10 @@ from typing import Any
 
 import msgspec
 
-from turnscript.api import Api
-from turnscript.conversation import (
+from turnscript.apis.api import Api
+from turnscript.convert.registry import apis, get_api
+from turnscript.core.call_pairing import call_ids
+from turnscript.core.conversation import (
     Assistant,
     Conversation,
     Item,
@@ -27,11 +29,19 @@ from turnscript.conversation import (
     ToolResult,
     User,
 )
+from turnscript.core.errors import InvalidInput, UnknownName
+from turnscript.core.json_text import (
+    Json,
+    is_object,
+    json_of,
+    plain,
+    read_list,
+    read_object,
+    syntax_error,
+    type_name,
+    utf8,
+)
 from turnscript.datasets.problems import BadRow, Code
-from turnscript.errors import InvalidInput, UnknownName
-from turnscript.jsontext import Json, is_object, json_of, plain, read_list, read_object, syntax_error, type_name, utf8
-from turnscript.pairing import call_ids
-from turnscript.registry import apis, get_api
 
 CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
 """Where the APIs are served whose messages traces are made of."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from turnscript.conversation import Item
-from turnscript.errors import InvalidInput
+from turnscript.core.conversation import Item
+from turnscript.core.errors import InvalidInput
 
 WORDS = {
     "assistant": "everything that the model writes: answers, calls and thoughts (the default)",

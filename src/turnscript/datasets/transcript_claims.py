@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from turnscript.convert.registry import formats, get_format, model_formats, openings
 from turnscript.datasets.form import TRANSCRIPT
 from turnscript.datasets.form_registry import get_form
 from turnscript.datasets.labelled_texts import style_of
-from turnscript.registry import formats, get_format, model_formats, openings
 
 
 def claimants(text: str) -> list[str]:

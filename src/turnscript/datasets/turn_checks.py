@@ -10,13 +10,13 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from turnscript.conversation import Assistant, Conversation, Item, Request, Thinking, ToolCall
+from turnscript.core.conversation import Assistant, Conversation, Item, Request, Thinking, ToolCall
+from turnscript.core.errors import TurnscriptError
+from turnscript.core.events import fold
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.form import Example
 from turnscript.engine.prompt import Prompt
 from turnscript.engine.spans import ITEM, TRAINABLE
-from turnscript.errors import TurnscriptError
-from turnscript.events import fold
 
 MODEL = (Assistant, Thinking, ToolCall)
 PROMPTS = 8

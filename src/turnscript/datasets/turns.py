@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Assistant,
     Conversation,
     Item,
@@ -20,13 +20,13 @@ from turnscript.conversation import (
     ToolResult,
     User,
 )
+from turnscript.core.json_text import Json, excerpt
 from turnscript.datasets.form import Example
 from turnscript.datasets.members import arguments_of, first_byte, is_null, list_of, object_of, text
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.row_checks import Unanswered, check_items
 from turnscript.datasets.tagged_thoughts import split_thought
 from turnscript.datasets.weights import over_turns
-from turnscript.jsontext import Json, excerpt
 
 _CALL_MEMBERS = frozenset({"name", "arguments", "parameters", "id", "type", "function"})
 

@@ -23,6 +23,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets.executors import Processes
 from turnscript.datasets.expectation import (
     Candidate,
@@ -48,7 +49,6 @@ from turnscript.datasets.sample_checks import SampleCounts
 from turnscript.datasets.shard import Done, seldom_collected
 from turnscript.datasets.shard_checks import MOST, ShardChecks, ShardSeen, load_seen
 from turnscript.datasets.shardfiles import FIRST_UNLIKE
-from turnscript.errors import InvalidInput
 
 _DETAILED = 20
 

@@ -18,14 +18,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from turnscript.core.errors import InvalidInput, UnknownName
 from turnscript.datasets.shardfiles import write_whole
 from turnscript.datasets.tokenizer import Tokenizer
 from turnscript.datasets.tokenizers import BYTES, get_tokenizer, parts_of
 from turnscript.datasets.tokenizers.controls import Controls, controls_bytes
 from turnscript.datasets.tokenizers.hf import ids_of_new
 from turnscript.datasets.tokenizers.serving import CUT_AS_TEXT, ENDINGS, serving_bytes, taken_by, tokens_of
-from turnscript.errors import InvalidInput, UnknownName
-from turnscript.format import Format
+from turnscript.formats.format import Format
 
 WIDEST = 65535
 """The largest id that two bytes hold."""

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from turnscript.conversation import Item
+from turnscript.core.conversation import Item
+from turnscript.core.json_text import Json, excerpt
 from turnscript.datasets.members import Members, first_byte, is_null
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.train import MODEL
-from turnscript.jsontext import Json, excerpt
 
 MARKS = ("weight", "train", "trainable", "training", "loss", "loss_weight", "loss_scale")
 _MASKED = "masked"

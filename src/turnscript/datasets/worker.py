@@ -19,11 +19,11 @@ from contextlib import suppress
 from types import FrameType
 from typing import IO, NoReturn, TypedDict
 
+from turnscript.core.errors import TurnscriptError
 from turnscript.datasets.form_registry import forms
 from turnscript.datasets.preparation import load_prepared
 from turnscript.datasets.shard import Done, run_shard_in
 from turnscript.datasets.tokenizers import get_tokenizer
-from turnscript.errors import TurnscriptError
 
 
 class Checks(TypedDict):

@@ -12,7 +12,9 @@ from os import PathLike
 
 import msgspec
 
-from turnscript.clues import DEFAULT, Clue
+from turnscript.convert.registry import clues as declared
+from turnscript.core.clues import DEFAULT, Clue
+from turnscript.core.errors import InvalidInput, TurnscriptError, UnknownName
 from turnscript.detection.evidence import UNKNOWN, Detected, evaluate, rules_of, sign_of
 from turnscript.detection.facts import Facts, facts_of_name, gather
 from turnscript.detection.place import TemplateSource, is_place, read_place
@@ -20,9 +22,7 @@ from turnscript.detection.reading_table import Reading
 from turnscript.detection.template_format import made_of, read_template
 from turnscript.engine.template.program import InvalidTemplate
 from turnscript.engine.template.template import Template
-from turnscript.errors import InvalidInput, TurnscriptError, UnknownName
-from turnscript.format import Format
-from turnscript.registry import clues as declared
+from turnscript.formats.format import Format
 
 
 def detect(model: str | PathLike[str], *, rule: str = DEFAULT, own: Iterable[Format] = ()) -> Detected:

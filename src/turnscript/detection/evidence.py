@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from turnscript.clues import DEFAULT, EVIDENCE, Clue, Evidence
+from turnscript.core.clues import DEFAULT, EVIDENCE, Clue, Evidence
 from turnscript.detection.facts import Facts
 
 _PLACES = {

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from turnscript.clues import Evidence
+from turnscript.core.clues import Evidence
 from turnscript.detection.modelfolder import (
     CONFIG,
     GGUF_TEMPLATE,

@@ -7,7 +7,7 @@ import json
 import msgspec
 from msgspec.structs import replace
 
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Assistant,
     Conversation,
     Item,
@@ -21,9 +21,9 @@ from turnscript.conversation import (
     ToolResult,
     User,
 )
+from turnscript.core.errors import TurnscriptError
 from turnscript.engine.replay import Generated
-from turnscript.errors import TurnscriptError
-from turnscript.format import Format
+from turnscript.formats.format import Format
 
 _SCHEMA = {"type": "object", "properties": {"place": {"type": "string", "description": "where"}}, "required": ["place"]}
 _TOOL = Tool(name="look_up", description="Look it up", parameters=msgspec.Raw(json.dumps(_SCHEMA).encode()))

@@ -12,12 +12,12 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from turnscript.convert.registry import named_formats
+from turnscript.core.errors import InvalidInput
 from turnscript.detection.differences import Calls, Frame, Thoughts, Unlearned, calls_of, frame_of, thoughts_of
 from turnscript.detection.trials import Trials
 from turnscript.engine.table import Document
-from turnscript.errors import InvalidInput
-from turnscript.format import Format
-from turnscript.registry import named_formats
+from turnscript.formats.format import Format
 from turnscript.tableio import InvalidFormat, read_formats
 from turnscript.tableio.writing import write_toml
 

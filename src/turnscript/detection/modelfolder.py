@@ -21,9 +21,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct, field
 
-from turnscript.errors import InvalidInput
-from turnscript.gguf import MAX_TEXT, Value, is_gguf, read_texts, read_values
-from turnscript.jsontext import syntax_error
+from turnscript.core.errors import InvalidInput
+from turnscript.core.json_text import syntax_error
+from turnscript.detection.gguf import MAX_TEXT, Value, is_gguf, read_texts, read_values
 
 TOKENIZER = "tokenizer_config.json"
 CONFIG = "config.json"

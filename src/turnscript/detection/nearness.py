@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Assistant,
     Conversation,
     Item,
@@ -23,9 +23,9 @@ from turnscript.conversation import (
     ToolResult,
     User,
 )
+from turnscript.core.errors import TurnscriptError
 from turnscript.detection.probes import DEFINITIONS, LATER, PROBES, SYSTEM, TOOLS, Call, Manner, Message, Probe
-from turnscript.errors import TurnscriptError
-from turnscript.format import Format
+from turnscript.formats.format import Format
 
 _NEXT: Message = {"role": "user", "content": LATER}
 _RULES: Message = {"role": "system", "content": SYSTEM}

@@ -24,7 +24,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from turnscript.core.errors import InvalidInput
 from turnscript.detection.facts import GGUF_FACTS, facts_of_folder, facts_of_gguf, facts_of_name
+from turnscript.detection.gguf import Value
 from turnscript.detection.modelfolder import (
     CONFIG,
     DEFAULT,
@@ -54,8 +56,6 @@ from turnscript.detection.specialtokens import (
     tokens_of_folder,
     tokens_of_gguf,
 )
-from turnscript.errors import InvalidInput
-from turnscript.gguf import Value
 
 TOOL_USE = "tool_use"
 KINDS = "a .jinja file, a tokenizer_config.json, a model's folder or a .gguf file"

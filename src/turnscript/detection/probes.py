@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from turnscript.conversation import Tool
-from turnscript.jsontext import json_of
+from turnscript.core.conversation import Tool
+from turnscript.core.json_text import json_of
 
 Message = Mapping[str, Any]
 """A message as transformers hands it to a template."""

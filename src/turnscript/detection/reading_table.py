@@ -14,7 +14,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.conversation import Assistant, Item, Thinking, ToolCall, text_content
+from turnscript.convert.registry import formats, get_format, model_formats, openings
+from turnscript.core.conversation import Assistant, Item, Thinking, ToolCall, text_content
+from turnscript.core.errors import InvalidInput
+from turnscript.core.events import fold
 from turnscript.detection.edges import pieces
 from turnscript.detection.learned_table import PLACEHOLDERS, Learned, learn
 from turnscript.detection.probes import TEXT, TEXT_CALL, TEXT_ONLY, THOUGHT, THOUGHT_CALL, TOOLS, Probe
@@ -22,10 +25,7 @@ from turnscript.detection.trials import Render, Trial, Trials
 from turnscript.engine.jsoncalls import JsonCall
 from turnscript.engine.states import behind_opening, model_turn, no_thought
 from turnscript.engine.table import Document
-from turnscript.errors import InvalidInput
-from turnscript.events import fold
-from turnscript.format import Format
-from turnscript.registry import formats, get_format, model_formats, openings
+from turnscript.formats.format import Format
 
 _HARMLESS = frozenset({"odd_call", "missing_close", "missing_open", "after_end", "foreign_turn"})
 """Issues with which an answer is read whole: a server stops where a turn ends, and shows nothing of what follows."""

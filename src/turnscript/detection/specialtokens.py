@@ -14,9 +14,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from turnscript.core.errors import InvalidInput
+from turnscript.detection.gguf import Value
 from turnscript.detection.modelfolder import TOKENIZER, read_json
-from turnscript.errors import InvalidInput
-from turnscript.gguf import Value
 
 GGUF_TOKENS = "tokenizer.ggml.tokens"
 GGUF_TYPES = "tokenizer.ggml.token_type"

@@ -10,6 +10,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from turnscript.convert.registry import clues as declared
+from turnscript.convert.registry import get_format as registered
+from turnscript.convert.registry import is_format
 from turnscript.detection.evidence import evaluate
 from turnscript.detection.facts import Facts
 from turnscript.detection.growth import with_growth
@@ -18,11 +21,8 @@ from turnscript.detection.place import TemplateSource, in_hub_cache, read_place
 from turnscript.detection.reading_table import Reading, choose
 from turnscript.engine.table import Document
 from turnscript.engine.template.template import Template
-from turnscript.format import Format
-from turnscript.jinja import format_of_template
-from turnscript.registry import clues as declared
-from turnscript.registry import get_format as registered
-from turnscript.registry import is_format
+from turnscript.export.jinja import format_of_template
+from turnscript.formats.format import Format
 
 _SUFFIXES = (".jinja", ".jinja2", ".j2", ".json", ".gguf")
 

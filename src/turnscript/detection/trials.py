@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from turnscript.core.errors import TurnscriptError
 from turnscript.detection.edges import beginning, head
 from turnscript.detection.probes import (
     CALL,
@@ -30,7 +31,6 @@ from turnscript.detection.probes import (
     Probe,
 )
 from turnscript.engine.template.program import Program
-from turnscript.errors import TurnscriptError
 
 THOUGHT_KEYS = ("reasoning_content", "thinking", "reasoning")
 """Members of a message under which templates look for its thought, the usual one first."""

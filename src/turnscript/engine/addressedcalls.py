@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from turnscript.conversation import ToolCall
+from turnscript.core.conversation import ToolCall
 from turnscript.engine.callrules import CallRules
 from turnscript.engine.machine import ODD_CALL, Machine, Reading
 from turnscript.engine.spans import Writer

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from turnscript.core.json_text import is_object
 from turnscript.engine.jsonmachine import JsonMachine
 from turnscript.engine.jsonscan import ValueScanner
 from turnscript.engine.machine import Reading
 from turnscript.engine.scanner import Scanner
-from turnscript.jsontext import is_object
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 

@@ -15,14 +15,14 @@ from typing import Any
 import msgspec
 from msgspec import Raw as RawJson
 
-from turnscript.conversation import Hints, Item
+from turnscript.core.conversation import Hints, Item
+from turnscript.core.errors import InvalidTranscript
+from turnscript.core.json_text import Json, compact, json_string, plain, text_of, type_name, without_angles
+from turnscript.core.losses import UnnamedLoss
+from turnscript.core.source_paths import message_path
 from turnscript.engine.escape import Escape
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Attribute, AttributeType
-from turnscript.errors import InvalidTranscript
-from turnscript.jsontext import Json, compact, json_string, plain, text_of, type_name, without_angles
-from turnscript.losses import UnnamedLoss
-from turnscript.sources import message_path
 
 SPOKEN = ("system", "user", "assistant")
 """Kinds of items that are a turn's text, and say who speaks."""

@@ -13,17 +13,9 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 from msgspec import Raw as RawJson
 
-from turnscript.conversation import Extra, Opaque, Part, Settings, Text, Thinking, Tool, ToolCall, ToolResult
-from turnscript.engine.argumentsonly import ArgumentsMachine, FreeTextMachine
-from turnscript.engine.callrules import CallRules
-from turnscript.engine.jsonscan import begins_object
-from turnscript.engine.machine import Machine, PlainBody, Reading
-from turnscript.engine.parts import NEXT_TEXT, PART_TAG, is_plain, read_parts, write_parts
-from turnscript.engine.spans import Writer
-from turnscript.engine.table import Payload
-from turnscript.errors import InvalidRequest, InvalidTranscript
-from turnscript.grammar.nodes import Node
-from turnscript.jsontext import (
+from turnscript.core.conversation import Extra, Opaque, Part, Settings, Text, Thinking, Tool, ToolCall, ToolResult
+from turnscript.core.errors import InvalidRequest, InvalidTranscript
+from turnscript.core.json_text import (
     Json,
     every_member,
     is_json,
@@ -35,7 +27,15 @@ from turnscript.jsontext import (
     text_of,
     type_word,
 )
-from turnscript.losses import Loss
+from turnscript.core.losses import Loss
+from turnscript.engine.argumentsonly import ArgumentsMachine, FreeTextMachine
+from turnscript.engine.callrules import CallRules
+from turnscript.engine.jsonscan import begins_object
+from turnscript.engine.machine import Machine, PlainBody, Reading
+from turnscript.engine.parts import NEXT_TEXT, PART_TAG, is_plain, read_parts, write_parts
+from turnscript.engine.spans import Writer
+from turnscript.engine.table import Payload
+from turnscript.grammar.nodes import Node
 
 NO_PARTS = "parts"
 _EMPTY_SHAPES = frozenset({"null", "absent", "empty"})

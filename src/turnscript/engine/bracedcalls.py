@@ -11,7 +11,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from turnscript.conversation import Text, ToolCall, ToolResult
+from turnscript.core.conversation import Text, ToolCall, ToolResult
+from turnscript.core.errors import InvalidRequest
+from turnscript.core.json_text import compact, is_object, plain, read_object, respace, safe_json_string, text_of
 from turnscript.engine.callrules import KEY, CallRules
 from turnscript.engine.escape import Escape, tags_in
 from turnscript.engine.functioncalls import value_of
@@ -22,10 +24,8 @@ from turnscript.engine.spans import Writer
 from turnscript.engine.structures import LONGEST_WORD, StructureMachine, may_be
 from turnscript.engine.table import Payload
 from turnscript.engine.texts import PlainText
-from turnscript.errors import InvalidRequest
 from turnscript.grammar.nodes import Literal, Node, Without, sequence
 from turnscript.grammar.respelled import Respelled
-from turnscript.jsontext import compact, is_object, plain, read_object, respace, safe_json_string, text_of
 
 MARK = '<|"|>'
 """What stands around a string, if a table does not say otherwise."""

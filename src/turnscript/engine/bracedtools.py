@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from turnscript.conversation import Tool
+from turnscript.core.conversation import Tool
+from turnscript.core.errors import InvalidRequest, InvalidTranscript
+from turnscript.core.json_text import Json, compact, json_string, members, string_of, text_of
 from turnscript.engine.bracedcalls import MARK, braced_pieces, named_pieces, read_braced
 from turnscript.engine.escape import rules_of
 from turnscript.engine.table import Payload
 from turnscript.engine.toollists import Pieces, ToolTexts, members_once, not_a_tool
-from turnscript.errors import InvalidRequest, InvalidTranscript
-from turnscript.jsontext import Json, compact, json_string, members, string_of, text_of
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^"{}\[\],:]+|[{}\[\],:]', re.DOTALL)
 _MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from turnscript.conversation import Tool
+from turnscript.core.conversation import Tool
 from turnscript.grammar.nodes import EMPTY, Node, Repeat, Token, Without, chars, choice, sequence
 from turnscript.grammar.rules import COMMA, STRING, VALUE, Others, Rules, separated
 from turnscript.grammar.schema import Member, Members, Schema, listed_strings

@@ -8,16 +8,16 @@ from abc import abstractmethod
 from sys import maxsize
 from typing import Any
 
-from turnscript.conversation import Assistant, Issue, ToolCall
+from turnscript.core.conversation import Assistant, Issue, ToolCall
+from turnscript.core.errors import InvalidTranscript
+from turnscript.core.events import Event, PartDelta, PartEnd, PartStart
+from turnscript.core.finish_reasons import is_cut
 from turnscript.engine.attributes import read_attributes, scan_attributes
 from turnscript.engine.layout import Place
 from turnscript.engine.machine import Machine, Reading
 from turnscript.engine.scanner import WIDEST
 from turnscript.engine.states import Do
 from turnscript.engine.telling import Teller
-from turnscript.errors import InvalidTranscript
-from turnscript.events import Event, PartDelta, PartEnd, PartStart
-from turnscript.reasons import is_cut
 
 SPACE = re.compile(r"[ \t\r\n]*")
 _LONGEST_HEAD = 8192

@@ -13,7 +13,10 @@ from itertools import combinations
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from turnscript.conversation import Tool, ToolCall, ToolChoice, ToolResult
+from turnscript.core.conversation import Tool, ToolCall, ToolChoice, ToolResult
+from turnscript.core.errors import InvalidRequest, UnknownName, Unsupported
+from turnscript.core.json_text import Json, json_of, plain, text_of
+from turnscript.core.losses import Loss
 from turnscript.engine.attributes import attribute_text
 from turnscript.engine.callrules import IDENTIFIER, CallRules
 from turnscript.engine.layout import Layout, Place, layout_of
@@ -22,7 +25,6 @@ from turnscript.engine.recent import KB, MB, recent
 from turnscript.engine.scanner import overlap
 from turnscript.engine.states import Do, model_turn, states_of
 from turnscript.engine.table import Document
-from turnscript.errors import InvalidRequest, UnknownName, Unsupported
 from turnscript.grammar.levels import end_levels
 from turnscript.grammar.nodes import (
     EMPTY,
@@ -42,8 +44,6 @@ from turnscript.grammar.notations import writer_of
 from turnscript.grammar.rest import behind
 from turnscript.grammar.rules import OBJECT, Rules
 from turnscript.grammar.schema import Schema, read_schema
-from turnscript.jsontext import Json, json_of, plain, text_of
-from turnscript.losses import Loss
 
 
 class Constraint(Struct, frozen=True):

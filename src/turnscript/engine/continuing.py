@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from turnscript.conversation import Assistant, Request, ToolCall, ToolChoice
+from turnscript.core.conversation import Assistant, Request, ToolCall, ToolChoice
+from turnscript.core.losses import Loss
 from turnscript.engine.attributes import attribute_text
 from turnscript.engine.earlier import Earlier
 from turnscript.engine.layout import Layout, Place
@@ -13,7 +14,6 @@ from turnscript.engine.names import name_line
 from turnscript.engine.render import Composer
 from turnscript.engine.spans import ITEM, TRAINABLE, Literal, Writer
 from turnscript.engine.table import Document, Turn
-from turnscript.losses import Loss
 
 LEAST_BUDGET = 1024
 """Tokens. Messages refuses a smaller budget of thinking (D-X-13)."""

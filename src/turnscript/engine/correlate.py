@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from turnscript.conversation import Item, ToolCall, ToolResult
+from turnscript.core.conversation import Item, ToolCall, ToolResult
 from turnscript.engine.earlier import NOTHING, Earlier
 from turnscript.engine.numbering import ids_of
 from turnscript.engine.scanner import overlap

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from turnscript.conversation import Item, ToolCall, ToolResult
+from turnscript.core.conversation import Item, ToolCall, ToolResult
 
 _GENERATED = re.compile(r"call_auto_([0-9]{3,15})")
 """An id as they are generated for calls that have none (requirements D-X-7)."""

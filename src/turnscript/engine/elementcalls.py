@@ -11,7 +11,9 @@ import re
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from turnscript.conversation import ToolCall
+from turnscript.core.conversation import ToolCall
+from turnscript.core.errors import InvalidRequest, InvalidTranscript
+from turnscript.core.json_text import json_string, read_object, respace, safe_json_string, without_angles
 from turnscript.engine.callrules import KEY, CallRules
 from turnscript.engine.elements import ITEM, Told, read_again, tag, told_of, write_value
 from turnscript.engine.escape import Escape
@@ -22,11 +24,9 @@ from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.engine.tagcalls import name_of_word
 from turnscript.engine.xmlcalls import argument_text
-from turnscript.errors import InvalidRequest, InvalidTranscript
 from turnscript.grammar.nodes import EMPTY, Node, Without, choice, optional, sequence
 from turnscript.grammar.rules import VALUE
 from turnscript.grammar.schema import Member
-from turnscript.jsontext import json_string, read_object, respace, safe_json_string, without_angles
 
 _LONGEST_TAG = 4096
 _PLAIN_WORD = re.compile(r"(?!/)[^\s<>\"]+")

@@ -11,11 +11,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from turnscript.core.json_text import json_string
 from turnscript.engine.escape import Escape
 from turnscript.engine.spans import Writer
 from turnscript.engine.xmlcalls import Kind, argument_text, kind_of, shown_text
 from turnscript.grammar.schema import listed_strings
-from turnscript.jsontext import json_string
 
 ITEM = "item"
 """The element of a value in an array."""

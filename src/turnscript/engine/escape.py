@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from itertools import pairwise
 
-from turnscript.errors import InvalidConversation
+from turnscript.core.errors import InvalidConversation
 
 Rule = tuple[str, Iterable[str]]
 """What begins a tag, and what the rest of one begins with: `("<<", ["USER", "SYS"])`."""

@@ -17,6 +17,8 @@ import re
 from msgspec import Struct
 from msgspec.structs import replace
 
+from turnscript.core.errors import InvalidConversation, InvalidInput, InvalidTranscript, UnknownName, Unsupported
+from turnscript.core.losses import Loss
 from turnscript.engine.escape import Escape
 from turnscript.engine.fill import (
     BYTE_ORDER_MARK,
@@ -31,8 +33,6 @@ from turnscript.engine.fill import (
 )
 from turnscript.engine.plaintext import TextParser
 from turnscript.engine.spans import Span, text_of_spans
-from turnscript.errors import InvalidConversation, InvalidInput, InvalidTranscript, UnknownName, Unsupported
-from turnscript.losses import Loss
 
 
 class FileSequence(Struct):

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from turnscript.core.errors import InvalidRequest
+from turnscript.core.json_text import Json, excerpt, read_list, read_object, string_of, type_name
 from turnscript.engine.files import FileSequence
 from turnscript.engine.fill import Fill
-from turnscript.errors import InvalidRequest
-from turnscript.jsontext import Json, excerpt, read_list, read_object, string_of, type_name
 
 FILES, LEADING = "files", "leading"
 _HOLE = ("prefix", "suffix", "middle")

@@ -20,12 +20,12 @@ from typing import NamedTuple, NoReturn
 
 from msgspec import Struct
 
-from turnscript.conversation import Request, System, User, text_content
+from turnscript.core.conversation import Request, System, User, text_content
+from turnscript.core.errors import InvalidInput, InvalidRequest, InvalidTranscript
+from turnscript.core.json_text import plain
+from turnscript.core.losses import Loss
 from turnscript.engine.escape import Escape
 from turnscript.engine.spans import Span
-from turnscript.errors import InvalidInput, InvalidRequest, InvalidTranscript
-from turnscript.jsontext import plain
-from turnscript.losses import Loss
 
 _FIELDS = {"{prefix}": "prefix", "{suffix}": "suffix", "{middle}": "middle"}
 _RUNS = {(), ("prefix",), ("suffix",), ("middle",), ("prefix", "middle")}

@@ -15,7 +15,9 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from turnscript.conversation import ToolCall
+from turnscript.core.conversation import ToolCall
+from turnscript.core.errors import InvalidRequest
+from turnscript.core.json_text import is_object, json_string, read_object, respace, safe_json_string, text_of
 from turnscript.engine.callrules import KEY, CallRules
 from turnscript.engine.escape import Escape
 from turnscript.engine.machine import Machine, PlainBody, Reading
@@ -26,10 +28,8 @@ from turnscript.engine.scanner import Look
 from turnscript.engine.spans import Writer
 from turnscript.engine.structures import LONGEST_WORD, SPACE, StructureMachine, may_be
 from turnscript.engine.table import Payload
-from turnscript.errors import InvalidRequest
 from turnscript.grammar.nodes import Literal, Node, sequence
 from turnscript.grammar.respelled import Respelled
-from turnscript.jsontext import is_object, json_string, read_object, respace, safe_json_string, text_of
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
 _NAME_CHARS = re.compile(r"[A-Za-z0-9_.\-]*")

@@ -8,7 +8,20 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from turnscript.conversation import Text, ToolCall, ToolResult
+from turnscript.core.conversation import Text, ToolCall, ToolResult
+from turnscript.core.errors import InvalidRequest, InvalidTranscript
+from turnscript.core.json_text import (
+    Json,
+    compact,
+    every_member,
+    is_object,
+    json_string,
+    plain,
+    read_object,
+    respace,
+    string_of,
+    text_of,
+)
 from turnscript.engine.callrules import IDENTIFIER, NUMBER, CallRules
 from turnscript.engine.escape import Escape
 from turnscript.engine.jsonmachine import JsonMachine
@@ -21,21 +34,8 @@ from turnscript.engine.scanner import beginning_of
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.engine.texts import PlainText
-from turnscript.errors import InvalidRequest, InvalidTranscript
 from turnscript.grammar.nodes import EMPTY, Node, optional, sequence
 from turnscript.grammar.rules import WS
-from turnscript.jsontext import (
-    Json,
-    compact,
-    every_member,
-    is_object,
-    json_string,
-    plain,
-    read_object,
-    respace,
-    string_of,
-    text_of,
-)
 
 _ARGUMENT_KEYS = ("arguments", "parameters", "input", "args")
 _BLANKS = " \t\r\n"

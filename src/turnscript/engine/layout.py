@@ -8,14 +8,14 @@ from itertools import pairwise, product, zip_longest
 from operator import attrgetter
 from typing import Any
 
-from turnscript.conversation import Assistant, Item, System, Text, Thinking, ToolCall, ToolResult, ToolsChange
+from turnscript.core.conversation import Assistant, Item, System, Text, Thinking, ToolCall, ToolResult, ToolsChange
+from turnscript.core.json_spelling import COMPACT, SPACED, Spelling
+from turnscript.core.losses import Loss, UnnamedLoss
+from turnscript.core.source_paths import message_path
 from turnscript.engine.attributes import unhinted
 from turnscript.engine.escape import AUTO, POLICIES, Escape, rules_of, tags_in
 from turnscript.engine.spans import TRAINABLE, Glue, Literal, Writer
 from turnscript.engine.table import START, Document, Segment, Turn
-from turnscript.losses import Loss, UnnamedLoss
-from turnscript.respelling import COMPACT, SPACED, Spelling
-from turnscript.sources import message_path
 
 _BARE = frozenset({"system", "user", "assistant", "thinking", "tools_change"})
 """Kinds of items that ordinarily have nothing to say in the attributes of an opening."""

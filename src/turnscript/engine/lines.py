@@ -7,8 +7,8 @@ from typing import NoReturn
 
 from msgspec import Struct
 
-from turnscript.errors import InvalidTranscript
-from turnscript.losses import Loss
+from turnscript.core.errors import InvalidTranscript
+from turnscript.core.losses import Loss
 
 FAULT = "fault"
 UNESCAPED = "unescaped"

@@ -13,7 +13,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from turnscript.jsontext import is_object
+from turnscript.core.json_text import is_object
 
 FENCE = "```"
 ENCLOSURES = {

@@ -13,14 +13,14 @@ from sys import maxsize
 
 from msgspec.structs import replace
 
-from turnscript.conversation import Assistant, Issue, Thinking, Tool, ToolCall
+from turnscript.core.conversation import Assistant, Issue, Thinking, Tool, ToolCall
+from turnscript.core.events import PartDelta, PartEnd, PartStart
+from turnscript.core.finish_reasons import is_cut
 from turnscript.engine.callsteps import SPACE, CallSteps
 from turnscript.engine.loose import LooseCall, LooseRun, calls_of
 from turnscript.engine.scanner import WIDEST, Scanner
 from turnscript.engine.states import Action, Do, States
 from turnscript.engine.telling import Step
-from turnscript.events import PartDelta, PartEnd, PartStart
-from turnscript.reasons import is_cut
 
 _WIDEST_ESCAPE = 600
 _ENDS = (Do.END, Do.FOREIGN, Do.STOP, Do.ON, Do.CLOSE, Do.OPEN, Do.GROUP)

@@ -8,16 +8,16 @@ from typing import Any
 
 from msgspec import Struct
 
-from turnscript.conversation import Tool
+from turnscript.core.conversation import Tool
+from turnscript.core.errors import InvalidTranscript
+from turnscript.core.json_text import Json
+from turnscript.core.losses import Loss
 from turnscript.engine.callrules import CallRules
 from turnscript.engine.escape import Escape
 from turnscript.engine.scanner import Look
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
-from turnscript.errors import InvalidTranscript
 from turnscript.grammar.nodes import Node
-from turnscript.jsontext import Json
-from turnscript.losses import Loss
 
 ODD_CALL = "odd_call"
 """The issue of a call that is understood, and not written as the format writes one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from turnscript.conversation import Conversation, Text, ToolCall
+from turnscript.core.conversation import Conversation, Text, ToolCall
 from turnscript.engine.layout import document_literals, layout_of
 from turnscript.engine.table import Document
 

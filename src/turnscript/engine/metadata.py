@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from turnscript.conversation import Item, Opaque, Part, Raw, Request, Text, Tool
-from turnscript.respelling import is_laid_out
+from turnscript.core.conversation import Item, Opaque, Part, Raw, Request, Text, Tool
+from turnscript.core.json_spelling import is_laid_out
 
 
 def metadata_of(request: Request) -> dict[str, Any]:

@@ -12,7 +12,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from turnscript.conversation import ToolCall
+from turnscript.core.conversation import ToolCall
+from turnscript.core.json_text import is_object, json_string
 from turnscript.engine.callrules import IDENTIFIER, NUMBER, CallRules
 from turnscript.engine.jsonmachine import JsonMachine
 from turnscript.engine.jsonscan import ValueScanner
@@ -21,7 +22,6 @@ from turnscript.engine.numbering import Numbering
 from turnscript.engine.scanner import scanner_for
 from turnscript.engine.spans import Writer
 from turnscript.grammar.nodes import EMPTY, Node, optional, sequence
-from turnscript.jsontext import is_object, json_string
 
 BLANKS = " \t\r\n"
 """White space around the parts of a call, which says nothing."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 
-from turnscript.jsontext import json_string
+from turnscript.core.json_text import json_string
 
 _WORD = re.compile(r"[\w.:/-]+")
 _LINE = rf'{_WORD.pattern}|"(?:[^"\\\n]|\\.)*"'

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from turnscript.conversation import Item, ToolCall, ToolResult
+from turnscript.core.conversation import Item, ToolCall, ToolResult
 from turnscript.engine.earlier import NOTHING, Earlier
 from turnscript.engine.table import Document
 

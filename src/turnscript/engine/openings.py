@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from turnscript.conversation import Item, ToolResult, ToolsChange
+from turnscript.core.conversation import Item, ToolResult, ToolsChange
 from turnscript.engine.attributes import attribute_text, extra_attributes, write_attributes
 from turnscript.engine.layout import Place
 from turnscript.engine.spans import Writer

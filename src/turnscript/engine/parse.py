@@ -16,7 +16,10 @@ from __future__ import annotations
 import codecs
 from collections.abc import Callable, Sequence
 
-from turnscript.conversation import Assistant, Dropped, Issue, Thinking
+from turnscript.core.conversation import Assistant, Dropped, Issue, Thinking
+from turnscript.core.errors import type_of
+from turnscript.core.events import Event, MessageEnd, PartDelta
+from turnscript.core.finish_reasons import is_cut, meaning
 from turnscript.engine.callsteps import SPACE
 from turnscript.engine.heads import HeadEnd
 from turnscript.engine.layout import Place
@@ -25,9 +28,6 @@ from turnscript.engine.names import name_of_line
 from turnscript.engine.scanner import WIDEST
 from turnscript.engine.states import Action, Do
 from turnscript.engine.telling import Malformed
-from turnscript.errors import type_of
-from turnscript.events import Event, MessageEnd, PartDelta
-from turnscript.reasons import is_cut, meaning
 
 
 class TurnParser(LooseSteps):

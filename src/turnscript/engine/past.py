@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from turnscript.conversation import Item
+from turnscript.core.conversation import Item
 from turnscript.engine.layout import Layout, Place
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import codecs
 from collections.abc import Sequence
 
-from turnscript.conversation import Assistant, Issue, Text
+from turnscript.core.conversation import Assistant, Issue, Text
+from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.core.finish_reasons import meaning
 from turnscript.engine.scanner import Scanner
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
-from turnscript.reasons import meaning
 
 
 class TextParser:

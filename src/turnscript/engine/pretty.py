@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from turnscript.jsontext import Json, text_of
+from turnscript.core.json_text import Json, text_of
 
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,]|[^\s"{}\[\]:,]+')
 _DEEPEST = 64

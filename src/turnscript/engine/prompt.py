@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from turnscript.byhand import MISTAKES, refuse_mistakes
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Assistant,
     Conversation,
     Item,
@@ -18,6 +17,11 @@ from turnscript.conversation import (
     ToolChoice,
     ToolsChange,
 )
+from turnscript.core.errors import Unsupported
+from turnscript.core.json_spelling import Spelling, respelled, respelled_items, shown, shown_items
+from turnscript.core.losses import Loss, summary
+from turnscript.core.source_paths import in_source_words
+from turnscript.core.validation import MISTAKES, refuse_mistakes
 from turnscript.engine.constraint import Constraint, Demand, calls_demanded, constraint_behind, told
 from turnscript.engine.continuing import answer_opening, continued, opened
 from turnscript.engine.correlate import names_of
@@ -33,11 +37,7 @@ from turnscript.engine.spans import Span, Writer
 from turnscript.engine.states import Calls, looks_for_names, model_turn, states_of
 from turnscript.engine.system import unflagged
 from turnscript.engine.table import Document
-from turnscript.errors import Unsupported
 from turnscript.grammar.notations import writer_of
-from turnscript.losses import Loss, summary
-from turnscript.respelling import Spelling, respelled, respelled_items, shown, shown_items
-from turnscript.sources import in_source_words
 
 _HARMLESS = frozenset({"unknown_tool", "odd_call", "missing_close", "ambiguous_close"})
 

@@ -9,7 +9,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from turnscript.conversation import ToolCall
+from turnscript.core.conversation import ToolCall
+from turnscript.core.errors import InvalidRequest
+from turnscript.core.json_text import is_object, json_string, read_object, respace, text_of
 from turnscript.engine.callrules import KEY, CallRules
 from turnscript.engine.jsonmachine import JsonMachine
 from turnscript.engine.jsonscan import ValueScanner
@@ -18,9 +20,7 @@ from turnscript.engine.recent import MB, recent
 from turnscript.engine.repeats import joined, lose_arguments
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
-from turnscript.errors import InvalidRequest
 from turnscript.grammar.nodes import Node, sequence
-from turnscript.jsontext import is_object, json_string, read_object, respace, text_of
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_]*")

@@ -20,16 +20,16 @@ from typing import NoReturn
 
 from msgspec import Struct
 
-from turnscript.conversation import Item, Request, Tool, ToolCall, ToolsChange
+from turnscript.core.conversation import Item, Request, Tool, ToolCall, ToolsChange
+from turnscript.core.errors import InvalidTranscript
+from turnscript.core.json_text import Json
+from turnscript.core.losses import Loss
 from turnscript.engine.attributes import read_attributes, scan_attributes
 from turnscript.engine.bodies import Metadata, ToolList
 from turnscript.engine.layout import layout_of
 from turnscript.engine.lines import Findings, Lines
 from turnscript.engine.read_turns import begins_document, read_turns
 from turnscript.engine.table import Attribute, Document, Payload, Section, Segment
-from turnscript.errors import InvalidTranscript
-from turnscript.jsontext import Json
-from turnscript.losses import Loss
 
 _METADATA = Metadata()
 _TOOLS = ToolList()

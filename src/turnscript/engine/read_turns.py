@@ -16,7 +16,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.conversation import Dropped, Hints, Item, Request, System, Text, Thinking, Tool, ToolCall
+from turnscript.core.conversation import Dropped, Hints, Item, Request, System, Text, Thinking, Tool, ToolCall
+from turnscript.core.errors import InvalidTranscript
+from turnscript.core.events import Event, PartDelta, PartEnd, PartStart
+from turnscript.core.json_text import json_of
+from turnscript.core.losses import Loss
 from turnscript.engine.attributes import SPOKEN
 from turnscript.engine.correlate import correlate
 from turnscript.engine.escape import Escape
@@ -28,10 +32,6 @@ from turnscript.engine.parse import Malformed, TurnParser
 from turnscript.engine.states import named_call, states_of
 from turnscript.engine.system import ALONE, BEFORE, UNASKED
 from turnscript.engine.table import Document, Payload, ToolsPlace, Turn
-from turnscript.errors import InvalidTranscript
-from turnscript.events import Event, PartDelta, PartEnd, PartStart
-from turnscript.jsontext import json_of
-from turnscript.losses import Loss
 
 TIGHT = "tight"
 """The hint of a document whose turns have no white space before their closings, though the format writes it."""

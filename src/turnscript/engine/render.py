@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from turnscript.conversation import Item, Request, ToolsChange
+from turnscript.core.conversation import Item, Request, ToolsChange
+from turnscript.core.errors import InvalidConversation
+from turnscript.core.losses import Loss
+from turnscript.core.source_paths import message_path
 from turnscript.engine.attributes import bare_attributes, turn_value
 from turnscript.engine.bodies import Metadata, ToolList
 from turnscript.engine.correlate import are_paired, names_of, report_correlation
@@ -30,9 +33,6 @@ from turnscript.engine.standing import shows_its_end, stand
 from turnscript.engine.system import leads, write_system
 from turnscript.engine.table import Document, Section, Turn
 from turnscript.engine.unseen import vanishes
-from turnscript.errors import InvalidConversation
-from turnscript.losses import Loss
-from turnscript.sources import message_path
 
 _METADATA = Metadata()
 _TOOLS = ToolList()

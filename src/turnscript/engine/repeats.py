@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+from turnscript.core.json_text import every_member, json_string
 from turnscript.engine.spans import Writer
-from turnscript.jsontext import every_member, json_string
 
 
 def lose_difference(arguments: str, kept: int, spelled: Callable[[str, str], str], out: Writer, detail: str) -> None:

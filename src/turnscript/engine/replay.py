@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from turnscript.conversation import Assistant, Response, Thinking, text_content
+from turnscript.core.conversation import Assistant, Response, Thinking, text_content
 from turnscript.engine.layout import Layout, Place
 from turnscript.engine.scanner import overlap
 from turnscript.engine.spans import Literal

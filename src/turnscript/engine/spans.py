@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from turnscript.conversation import Tool
+from turnscript.core.conversation import Tool
+from turnscript.core.losses import Loss, LossKind, UnnamedLoss
 from turnscript.engine.escape import Escape
-from turnscript.losses import Loss, LossKind, UnnamedLoss
 
 if TYPE_CHECKING:
     from turnscript.engine.layout import Place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from turnscript.conversation import Item, Text
+from turnscript.core.conversation import Item, Text
 from turnscript.engine.attributes import SPOKEN
 from turnscript.engine.layout import Layout
 from turnscript.engine.spans import Writer

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from turnscript.conversation import Item, System, User
+from turnscript.core.conversation import Item, System, User
+from turnscript.core.readable_text import shown
 from turnscript.engine.layout import Place
 from turnscript.engine.table import Turn
-from turnscript.readable import shown
 
 if TYPE_CHECKING:
     from turnscript.engine.render import Composer

@@ -7,9 +7,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
+from turnscript.core.json_text import json_string
 from turnscript.engine.machine import Machine, Reading
 from turnscript.engine.scanner import Look, Unescaper, look_for
-from turnscript.jsontext import json_string
 
 SPACE = re.compile(r"[ \t\r\n]*")
 """White space between the tokens, which says nothing."""

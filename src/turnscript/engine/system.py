@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from turnscript.conversation import Item, Part, Request, System, Text, Thinking
+from turnscript.core.conversation import Item, Part, Request, System, Text, Thinking
+from turnscript.core.errors import InvalidConversation
+from turnscript.core.losses import Loss
+from turnscript.core.readable_text import shown
 from turnscript.engine.jsonscan import values_end
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Body, Document, ToolsPlace
 from turnscript.engine.toollists import is_function, report_tool
-from turnscript.errors import InvalidConversation
-from turnscript.losses import Loss
-from turnscript.readable import shown
 
 if TYPE_CHECKING:
     from turnscript.engine.render import Composer

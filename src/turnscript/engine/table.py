@@ -17,12 +17,12 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.conversation import Item, Tool, ToolCall
+from turnscript.core.conversation import Item, Tool, ToolCall
+from turnscript.core.json_text import Json
+from turnscript.core.losses import Loss, LossKind
 from turnscript.engine.escape import Escape, Rule
 from turnscript.engine.files import Files
 from turnscript.engine.spans import Writer
-from turnscript.jsontext import Json
-from turnscript.losses import Loss, LossKind
 
 AttributeType = Literal["text", "flag", "number", "json", "object", "names"]
 

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from turnscript.conversation import ToolCall
+from turnscript.core.conversation import ToolCall
+from turnscript.core.errors import InvalidRequest, InvalidTranscript
+from turnscript.core.json_text import json_string, read_object, respace, without_angles
 from turnscript.engine.callrules import KEY, CallRules
 from turnscript.engine.escape import tags_in
 from turnscript.engine.machine import Machine, PlainBody, Reading
@@ -23,9 +25,7 @@ from turnscript.engine.spans import Writer
 from turnscript.engine.structures import may_be
 from turnscript.engine.table import Payload
 from turnscript.engine.xmlcalls import Begun, Kind, ParameterReader, argument_text, kinds_of, shown_text, tags_of
-from turnscript.errors import InvalidRequest, InvalidTranscript
 from turnscript.grammar.nodes import Node, sequence
-from turnscript.jsontext import json_string, read_object, respace, without_angles
 
 _SPACE = re.compile(r"\s*")
 _PLAIN_WORD = re.compile(r"[^\s<>\"]+")

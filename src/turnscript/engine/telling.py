@@ -10,15 +10,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from turnscript.conversation import Dropped, Issue, Item, Part, Text, Tool, ToolCall
+from turnscript.core.conversation import Dropped, Issue, Item, Part, Text, Tool, ToolCall
+from turnscript.core.events import Event, NextText, OneStream, PartDelta, PartEnd, PartStart
+from turnscript.core.losses import Loss
 from turnscript.engine.heads import HeadEnd
 from turnscript.engine.layout import Place
 from turnscript.engine.machine import Machine
 from turnscript.engine.scanner import Look
 from turnscript.engine.states import Action, State, States
 from turnscript.engine.table import Group
-from turnscript.events import Event, NextText, OneStream, PartDelta, PartEnd, PartStart
-from turnscript.losses import Loss
 
 Step = Callable[[str, int], int]
 """Takes text and where to go on; returns how far it was read. The same place and no other step: it waits for more."""

@@ -11,7 +11,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Assistant,
     Conversation,
     Item,
@@ -26,6 +26,9 @@ from turnscript.conversation import (
     User,
     text_content,
 )
+from turnscript.core.errors import Unsupported
+from turnscript.core.json_spelling import Spelling, respelled, shown, shown_items
+from turnscript.core.losses import Loss
 from turnscript.engine.earlier import NOTHING
 from turnscript.engine.escape import AUTO
 from turnscript.engine.fill import unfilled
@@ -50,9 +53,6 @@ from turnscript.engine.template.template import Asked, Template, Words, Written
 from turnscript.engine.template.tools import Functions
 from turnscript.engine.template.turns import Region, Turns
 from turnscript.engine.template.wording import put_in_words
-from turnscript.errors import Unsupported
-from turnscript.losses import Loss
-from turnscript.respelling import Spelling, respelled, shown, shown_items
 
 History = Literal["template", "generated"]
 """How turns of the model are kept in later prompts: as the `template` writes them then, or as they were `generated`."""

@@ -14,16 +14,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from turnscript.conversation import Tool
-from turnscript.engine.attributes import attribute_text
-from turnscript.engine.escape import Escape, Rule, rules_of
-from turnscript.engine.lines import Lines
-from turnscript.engine.pretty import pretty
-from turnscript.engine.recent import MB, recent
-from turnscript.engine.spans import Writer
-from turnscript.engine.table import Payload
-from turnscript.errors import InvalidRequest, InvalidTranscript
-from turnscript.jsontext import (
+from turnscript.core.conversation import Tool
+from turnscript.core.errors import InvalidRequest, InvalidTranscript
+from turnscript.core.json_text import (
     Json,
     compact,
     every_member,
@@ -36,7 +29,14 @@ from turnscript.jsontext import (
     string_of,
     text_of,
 )
-from turnscript.losses import Loss
+from turnscript.core.losses import Loss
+from turnscript.engine.attributes import attribute_text
+from turnscript.engine.escape import Escape, Rule, rules_of
+from turnscript.engine.lines import Lines
+from turnscript.engine.pretty import pretty
+from turnscript.engine.recent import MB, recent
+from turnscript.engine.spans import Writer
+from turnscript.engine.table import Payload
 
 Pieces = tuple[tuple[bool, str], ...]
 """What is written for a tool: texts, each with whether it is the format's own."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from turnscript.conversation import Tool
+from turnscript.core.conversation import Tool
+from turnscript.core.errors import InvalidRequest
+from turnscript.core.json_text import Json, is_json, json_of, members, plain, read_object, respace, same, text_of
 from turnscript.engine.escape import Escape
 from turnscript.engine.table import Payload
 from turnscript.engine.toollists import Pieces, ToolTexts, not_a_tool
-from turnscript.errors import InvalidRequest
-from turnscript.jsontext import Json, is_json, json_of, members, plain, read_object, respace, same, text_of
 
 _NAMES = ("function", "name", "description", "parameters", "parameter", "type", "required", "enum")
 _MEMBER = re.compile(r"\s*<([\w$.-]+)>(.*?)</\1>(?=\s*<|\s*\Z)", re.DOTALL)

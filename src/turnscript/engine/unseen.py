@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from turnscript.conversation import Assistant, Item
+from turnscript.core.conversation import Assistant, Item
 
 if TYPE_CHECKING:
     from turnscript.engine.layout import Layout, Place

@@ -21,7 +21,9 @@ from collections.abc import Mapping
 from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple
 
-from turnscript.conversation import ToolCall
+from turnscript.core.conversation import ToolCall
+from turnscript.core.errors import InvalidRequest, InvalidTranscript
+from turnscript.core.json_text import Json, is_json, json_string, plain, read_object, safe_json_string, text_of
 from turnscript.engine.attributes import attribute_text, scan_attributes
 from turnscript.engine.callrules import KEY, CallRules
 from turnscript.engine.escape import tags_in
@@ -32,10 +34,8 @@ from turnscript.engine.repeats import joined, lose_difference
 from turnscript.engine.scanner import Look, Unescaper, look_for
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
-from turnscript.errors import InvalidRequest, InvalidTranscript
 from turnscript.grammar.nodes import Literal as Text
 from turnscript.grammar.nodes import Node, choice, sequence
-from turnscript.jsontext import Json, is_json, json_string, plain, read_object, safe_json_string, text_of
 
 Kind = Literal["string", "json", "either", "nullable"]
 """`either`: a text that is JSON is JSON. `nullable`: the same, of a string or null as the schema says."""

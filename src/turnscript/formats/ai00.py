@@ -32,13 +32,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from turnscript.clues import Clue
-from turnscript.conversation import Assistant, System, Thinking, ToolCall, ToolResult, User
+from turnscript.core.clues import Clue
+from turnscript.core.conversation import Assistant, System, Thinking, ToolCall, ToolResult, User
 from turnscript.engine.table import Attribute, Document, Generation, Group, Segment, ToolsPlace, Turn
 from turnscript.engine.texts import IndentedText, PlainText
 from turnscript.engine.toollists import TaggedTools
 from turnscript.engine.xmlcalls import XmlParameters
-from turnscript.format import Format
+from turnscript.formats.format import Format
 
 # What ai00_server writes behind the list, though the document does not.
 INSTRUCTIONS = (

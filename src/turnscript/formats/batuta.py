@@ -22,13 +22,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from turnscript.clues import Clue
-from turnscript.conversation import Assistant, System, Thinking, ToolCall, ToolResult, User
+from turnscript.core.clues import Clue
+from turnscript.core.conversation import Assistant, System, Thinking, ToolCall, ToolResult, User
 from turnscript.engine.jsoncalls import JsonCall
 from turnscript.engine.table import Document, Generation, Segment, ToolsPlace, Turn
 from turnscript.engine.texts import PlainText
 from turnscript.engine.toollists import MarkdownTools
-from turnscript.format import Format
+from turnscript.formats.format import Format
 
 TOOLS = ToolsPlace(
     body=MarkdownTools(),

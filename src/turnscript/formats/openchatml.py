@@ -26,8 +26,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from turnscript.clues import Clue
-from turnscript.conversation import Assistant, System, Thinking, ToolCall, ToolResult, User
+from turnscript.core.clues import Clue
+from turnscript.core.conversation import Assistant, System, Thinking, ToolCall, ToolResult, User
 from turnscript.engine.escape import Escape
 from turnscript.engine.files import Files
 from turnscript.engine.fill import FillOrder
@@ -36,7 +36,7 @@ from turnscript.engine.pretty import pretty
 from turnscript.engine.table import Attribute, Document, Flags, Generation, Segment, ToolsPlace, Turn
 from turnscript.engine.texts import PlainText
 from turnscript.engine.toollists import JsonTools
-from turnscript.format import Format
+from turnscript.formats.format import Format
 
 KINDS = ("reflect", "introspect", "reason")
 NAME = (Attribute("name", "name", prompt=True),)

@@ -31,8 +31,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from turnscript.clues import Clue
-from turnscript.conversation import Assistant, System, Thinking, ToolCall, ToolResult, User
+from turnscript.core.clues import Clue
+from turnscript.core.conversation import Assistant, System, Thinking, ToolCall, ToolResult, User
+from turnscript.core.json_text import compact
 from turnscript.engine.escape import Escape
 from turnscript.engine.files import Files
 from turnscript.engine.fill import FillOrder
@@ -41,8 +42,7 @@ from turnscript.engine.pythoncalls import PythonCall
 from turnscript.engine.table import Document, Generation, Segment, ToolsPlace, Turn
 from turnscript.engine.texts import PlainText
 from turnscript.engine.toollists import IndentedTools, JsonTools
-from turnscript.format import Format
-from turnscript.jsontext import compact
+from turnscript.formats.format import Format
 
 TOOLS = ToolsPlace(
     body=JsonTools("arguments", properties=True, shape=compact, between=",\n"),

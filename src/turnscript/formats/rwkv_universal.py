@@ -21,12 +21,12 @@ archive and a prompt are the same bytes. In a prompt only `name`, `id`, `status`
 
 from __future__ import annotations
 
-from turnscript.clues import Clue
-from turnscript.conversation import Assistant, Opaque, System, Thinking, ToolCall, ToolResult, ToolsChange, User
+from turnscript.core.clues import Clue
+from turnscript.core.conversation import Assistant, Opaque, System, Thinking, ToolCall, ToolResult, ToolsChange, User
 from turnscript.engine.bodies import CallArguments, Parts, Record, ResultContent, Thought
 from turnscript.engine.escape import Escape
 from turnscript.engine.table import Attribute, Document, Generation, Section, Segment, Turn
-from turnscript.format import Format
+from turnscript.formats.format import Format
 
 _NAMES = ("META", "TOOLS", "SYS", "USER", "ASSISTANT", "THINK", "TOOL_CALL", "TOOL_RESULT", "PART", "ITEM")
 

@@ -19,10 +19,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from turnscript.errors import InvalidInput
+from turnscript.convert.registry import backends, get_backend, named_formats
+from turnscript.core.errors import InvalidInput
 from turnscript.gateway.invalidconfig import InvalidConfig, found_words
 from turnscript.gateway.kinds import Flag, Kind, Text, Whole, Wrong
-from turnscript.registry import backends, get_backend, named_formats
 from turnscript.tableio.ai00config import SAMPLER
 from turnscript.tableio.prompts import SECTION, configured
 from turnscript.tableio.tables import Table

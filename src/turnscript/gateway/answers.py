@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from turnscript.api import Api
-from turnscript.conversation import Request, User
-from turnscript.errors import Conflict, TurnscriptError, UpstreamError
-from turnscript.events import Event
+from turnscript.apis.api import Api
+from turnscript.core.conversation import Request, User
+from turnscript.core.errors import Conflict, TurnscriptError, UpstreamError
+from turnscript.core.events import Event
 from turnscript.gateway.choices import Choices, Tell
 from turnscript.gateway.generation import Generation
 from turnscript.gateway.headers import stream_headers

@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from turnscript.api import Api
-from turnscript.conversation import Response
-from turnscript.errors import Conflict, InvalidRequest, TurnscriptError
-from turnscript.events import Event
+from turnscript.apis.api import Api
+from turnscript.core.conversation import Response
+from turnscript.core.errors import Conflict, InvalidRequest, TurnscriptError
+from turnscript.core.events import Event
 from turnscript.gateway.database import StorageUnavailable
 from turnscript.gateway.generation import Generation
 from turnscript.gateway.keeping import Keeping

@@ -16,8 +16,9 @@ from typing import Any
 from starlette.responses import Response as HttpResponse
 from starlette.routing import BaseRoute, Route, Router
 
-from turnscript.api import Api
-from turnscript.errors import TurnscriptError
+from turnscript.apis.api import Api
+from turnscript.convert.registry import apis, get_api
+from turnscript.core.errors import TurnscriptError
 from turnscript.gateway import shipped
 from turnscript.gateway.answers import AnswerRequests, CompactRequests
 from turnscript.gateway.configfile import load
@@ -39,7 +40,6 @@ from turnscript.gateway.listing import (
 from turnscript.gateway.pages import Pages
 from turnscript.gateway.reach import pages_told
 from turnscript.gateway.service import Service
-from turnscript.registry import apis, get_api
 
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
 

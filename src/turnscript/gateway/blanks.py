@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from copy import copy
 
-from turnscript.conversation import Assistant
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.core.conversation import Assistant
+from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 
 
 class Blanks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from turnscript.errors import Unauthorized
+from turnscript.core.errors import Unauthorized
 from turnscript.gateway.config import Config, Policy
 from turnscript.gateway.headers import credentials
 from turnscript.gateway.keys import Key, Keys

@@ -14,9 +14,9 @@ from copy import copy
 from itertools import count
 from secrets import token_hex
 
-from turnscript.conversation import Conversation, Item, Request, ToolCall, ToolResult, calls
-from turnscript.events import Event, PartEnd, PartStart
-from turnscript.pairing import original_id
+from turnscript.core.call_pairing import original_id
+from turnscript.core.conversation import Conversation, Item, Request, ToolCall, ToolResult, calls
+from turnscript.core.events import Event, PartEnd, PartStart
 
 
 def new_call_id() -> str:

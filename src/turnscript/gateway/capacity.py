@@ -16,8 +16,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from turnscript.errors import InvalidInput
-from turnscript.gguf import read_values
+from turnscript.core.errors import InvalidInput
+from turnscript.detection.gguf import read_values
 
 DEFAULT = 4096
 """Tokens, for a file that does not tell."""

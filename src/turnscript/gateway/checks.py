@@ -26,13 +26,13 @@ from typing import Any, Literal, Protocol
 import jsonschema_rs
 from msgspec import Struct
 
-from turnscript.conversation import Assistant, Issue, Response, Text, Tool, ToolCall
-from turnscript.conversation import calls as calls_of
+from turnscript.core.conversation import Assistant, Issue, Response, Text, Tool, ToolCall
+from turnscript.core.conversation import calls as calls_of
+from turnscript.core.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, raw_text
+from turnscript.core.json_text import Json, is_object, plain, text_of
 from turnscript.engine.recent import MB, recent
-from turnscript.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, raw_text
 from turnscript.gateway.declared import Declared
 from turnscript.gateway.schemasize import References, applications, revisited, too_deep, unrolled
-from turnscript.jsontext import Json, is_object, plain, text_of
 
 FindingKind = Literal[
     "unreadable",

@@ -18,16 +18,16 @@ from math import inf
 
 from msgspec.structs import replace
 
-from turnscript.api import Api, StreamRenderer
-from turnscript.conversation import Response, Usage
-from turnscript.errors import TurnscriptError
-from turnscript.events import Event, MessageEnd
+from turnscript.apis.api import Api, StreamRenderer
+from turnscript.core.conversation import Response, Usage
+from turnscript.core.errors import TurnscriptError
+from turnscript.core.events import Event, MessageEnd
+from turnscript.core.losses import Loss
 from turnscript.gateway.generation import Generation
 from turnscript.gateway.outlet import Outlet
 from turnscript.gateway.preparing import Prepared
 from turnscript.gateway.service import Service
 from turnscript.gateway.visit import Visit
-from turnscript.losses import Loss
 
 Tell = Callable[[list[Event]], Awaitable[None]]
 Run = Callable[[Visit, Prepared, Generation, Tell], Awaitable[None]]

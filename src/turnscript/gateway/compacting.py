@@ -15,7 +15,8 @@ from secrets import token_hex
 
 from msgspec.structs import replace
 
-from turnscript.conversation import (
+from turnscript.apis.serving import Compacting
+from turnscript.core.conversation import (
     Assistant,
     Conversation,
     Item,
@@ -29,11 +30,10 @@ from turnscript.conversation import (
     User,
     text_content,
 )
-from turnscript.errors import UpstreamError
-from turnscript.events import Event, MessageEnd, PartEnd, PartStart
-from turnscript.losses import Loss
-from turnscript.serving import Compacting
-from turnscript.signatures import seal, unseal
+from turnscript.core.errors import UpstreamError
+from turnscript.core.events import Event, MessageEnd, PartEnd, PartStart
+from turnscript.core.losses import Loss
+from turnscript.core.signatures import seal, unseal
 
 WISH = (
     "The conversation up to here is about to be replaced by a summary, and you will go on from that summary alone. "

@@ -15,11 +15,13 @@ from typing import Annotated, Any, Literal, get_type_hints
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from turnscript.backend import Facts
+from turnscript.backends.backend import Facts
+from turnscript.convert.registry import get_backend
+from turnscript.core.errors import InvalidRequest, UnknownName, Unsupported
+from turnscript.core.presets import words_of
 from turnscript.detection.place import TemplateSource, read_place
 from turnscript.engine.template_prompt import History
-from turnscript.errors import InvalidRequest, UnknownName, Unsupported
-from turnscript.format import Format
+from turnscript.formats.format import Format
 from turnscript.gateway.addresses import Address, read_address
 from turnscript.gateway.headerkind import Headers
 from turnscript.gateway.kinds import (
@@ -50,8 +52,6 @@ from turnscript.gateway.listkinds import Files, Template, TokenIds, Variables
 from turnscript.gateway.modelformat import Found, check_fill_order, detected, named, prompted, told
 from turnscript.gateway.modeltemplate import NOT_SOUGHT, Sought, Wishes, begins_otherwise, is_made, unused, written
 from turnscript.gateway.secret import Secret
-from turnscript.presets import words_of
-from turnscript.registry import get_backend
 
 DEFAULT = "default"
 """What a model is called that only the command line knows."""

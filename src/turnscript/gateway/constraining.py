@@ -13,19 +13,19 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.backend import Backend, Completion, Facts
-from turnscript.conversation import Request
+from turnscript.backends.backend import Backend, Completion, Facts
+from turnscript.core.conversation import Request
+from turnscript.core.errors import TurnscriptError, UpstreamError
+from turnscript.core.json_text import Json
+from turnscript.core.losses import Loss
 from turnscript.engine.constraint import Constraint
 from turnscript.engine.escape import tags_in
 from turnscript.engine.prompt import Prompt
-from turnscript.errors import TurnscriptError, UpstreamError
 from turnscript.gateway.config import Model
 from turnscript.gateway.forcing import NOT_ENFORCED
 from turnscript.grammar.nodes import Ending, Literal, children
 from turnscript.grammar.notations import NOTATIONS
 from turnscript.grammar.rest import behind
-from turnscript.jsontext import Json
-from turnscript.losses import Loss
 
 OWN_MEMBERS = frozenset({"grammar", "bnf_schema", "json_schema", "structured_outputs", "ebnf"})
 """Members with which a configuration constrains a server itself; where it does, or drops one, nothing is added."""

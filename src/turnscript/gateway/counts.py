@@ -6,8 +6,8 @@ import asyncio
 import logging
 from typing import Any
 
-from turnscript.api import Api
-from turnscript.errors import TurnscriptError
+from turnscript.apis.api import Api
+from turnscript.core.errors import TurnscriptError
 from turnscript.gateway.headers import COUNTED
 from turnscript.gateway.logs import say
 from turnscript.gateway.service import CLIENT_GONE, Service

@@ -23,7 +23,7 @@ from typing import Any, Literal, NoReturn
 
 from msgspec import Struct
 
-from turnscript.errors import TurnscriptError
+from turnscript.core.errors import TurnscriptError
 from turnscript.gateway.jobs import ERRORS, Add, Job, Outcome, RowT, T, Work, do_all, do_apart, settler
 from turnscript.gateway.logs import say
 from turnscript.gateway.sqlitefile import (

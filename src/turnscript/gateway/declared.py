@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cached_property
 
-from turnscript.conversation import Tool, ToolCall
+from turnscript.core.conversation import Tool, ToolCall
 from turnscript.gateway.toolset import NAMESPACE
 
 _SEPARATORS = ("__", "::", ".", "/", ":")

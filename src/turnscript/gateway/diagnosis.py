@@ -15,9 +15,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.api import Api
-from turnscript.conversation import Opaque, Request, System, text_content
-from turnscript.errors import NotFound
+from turnscript.apis.api import Api
+from turnscript.apis.serving import CacheCause, CacheVerdict, Diagnosing, Serving
+from turnscript.core.conversation import Opaque, Request, System, text_content
+from turnscript.core.errors import NotFound
 from turnscript.gateway.aside import Run, here
 from turnscript.gateway.divergence import Divergence, Place, divergence, opening, place
 from turnscript.gateway.meaning import History
@@ -25,7 +26,6 @@ from turnscript.gateway.preparing import Prepared
 from turnscript.gateway.reports import Reported, Reports
 from turnscript.gateway.sessions import Prefix, Prefixes, Sessions, common, size_of
 from turnscript.gateway.visit import Visit
-from turnscript.serving import CacheCause, CacheVerdict, Diagnosing, Serving
 
 MB = 1024 * 1024
 _DIVERGED = 1000

@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from turnscript.conversation import Item, System, ToolResult, ToolsChange
+from turnscript.core.conversation import Item, System, ToolResult, ToolsChange
 from turnscript.engine.prompt import Prompt
 from turnscript.engine.spans import Span
 from turnscript.gateway.meaning import MODEL

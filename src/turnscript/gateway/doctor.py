@@ -12,7 +12,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from turnscript.errors import TurnscriptError, UpstreamError
+from turnscript.core.errors import TurnscriptError, UpstreamError
 from turnscript.gateway import doctor_chat, doctor_load, doctor_server, doctor_suite, doctor_tokens, doctor_words
 from turnscript.gateway.config import Config, Model
 from turnscript.gateway.doctor_findings import Check, Findings

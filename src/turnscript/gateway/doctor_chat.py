@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from time import monotonic
 
-from turnscript.backend import HttpCall
-from turnscript.conversation import Request, Text, User
+from turnscript.backends.backend import HttpCall
+from turnscript.backends.shared.listed_models import read_models
+from turnscript.core.conversation import Request, Text, User
 from turnscript.gateway.doctor_findings import LOG, Check, Findings
 from turnscript.gateway.doctor_probe import Patient
 from turnscript.gateway.generation import Controls
 from turnscript.gateway.relay import RelayedAnswer, asked_of
-from turnscript.listed import read_models
 
 _SHORT = 64
 _NAME = "say what the server calls its model: `upstream_model` in the configuration, `serve --upstream-model`"

@@ -6,9 +6,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from turnscript.errors import BackendDown, TurnscriptError, UpstreamError, UpstreamTimeout
-from turnscript.faults import fault_of
-from turnscript.jsonreader import UNSAID
+from turnscript.backends.shared.json_reader import UNSAID
+from turnscript.core.error_kinds import fault_of
+from turnscript.core.errors import BackendDown, TurnscriptError, UpstreamError, UpstreamTimeout
 
 State = Literal["ok", "warning", "fault"]
 Figure = bool | int | float | str | list[str] | None

@@ -8,8 +8,8 @@ from secrets import token_hex
 
 from msgspec.structs import replace
 
-from turnscript.backend import Completion, SlotAction
-from turnscript.errors import UpstreamError, UpstreamTimeout
+from turnscript.backends.backend import Completion, SlotAction
+from turnscript.core.errors import UpstreamError, UpstreamTimeout
 from turnscript.gateway.doctor_findings import Check, Findings
 from turnscript.gateway.doctor_probe import Heard, Patient
 from turnscript.gateway.upstream import LONGEST_ERROR, whole

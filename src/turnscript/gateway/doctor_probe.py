@@ -10,10 +10,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.backend import Completion, Facts, HttpCall
-from turnscript.conversation import Usage
-from turnscript.errors import InvalidInput
-from turnscript.format import Format
+from turnscript.backends.backend import Completion, Facts, HttpCall
+from turnscript.core.conversation import Usage
+from turnscript.core.errors import InvalidInput
+from turnscript.formats.format import Format
 from turnscript.gateway.config import Config, Timeouts
 from turnscript.gateway.served import Served
 from turnscript.gateway.transport import Reply, Transport

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from turnscript.backend import Facts
+from turnscript.apis.serving import ModelCard
+from turnscript.backends.backend import Facts
+from turnscript.core.error_kinds import fault_of
+from turnscript.core.errors import UnknownName, UpstreamError
+from turnscript.core.events import PartDelta
+from turnscript.core.presets import words_of
 from turnscript.detection import detect_told
 from turnscript.engine.plaintext import TextParser
-from turnscript.errors import UnknownName, UpstreamError
-from turnscript.events import PartDelta
-from turnscript.faults import fault_of
-from turnscript.format import Format
+from turnscript.formats.format import Format
 from turnscript.gateway.doctor_findings import LOG, Check, Findings
 from turnscript.gateway.doctor_probe import COUNTING, OTHER, Heard, Patient
 from turnscript.gateway.generation import LENGTH
 from turnscript.gateway.kinds import AUTO
 from turnscript.gateway.states import shown
-from turnscript.presets import words_of
-from turnscript.serving import ModelCard
 
 SAMPLE = 48
 """Tokens of the answer that the checks compare with."""

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Assistant,
     Conversation,
     Item,
@@ -29,8 +29,8 @@ from turnscript.conversation import (
     calls,
     text_content,
 )
-from turnscript.errors import ContextOverflow
-from turnscript.format import Format
+from turnscript.core.errors import ContextOverflow
+from turnscript.formats.format import Format
 from turnscript.gateway.callers import Caller
 from turnscript.gateway.checks import FAULTS, CallFinding
 from turnscript.gateway.config import Policy

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from turnscript.conversation import Request, Text, User
-from turnscript.errors import UpstreamError, UpstreamTimeout
-from turnscript.format import Format
+from turnscript.core.conversation import Request, Text, User
+from turnscript.core.errors import UpstreamError, UpstreamTimeout
+from turnscript.formats.format import Format
 from turnscript.gateway.doctor_findings import Check, Findings
 from turnscript.gateway.doctor_probe import Patient
 from turnscript.gateway.generation import LENGTH

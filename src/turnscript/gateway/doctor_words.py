@@ -9,9 +9,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from turnscript.core.errors import TurnscriptError
 from turnscript.detection.nearness import Example, difference, examples, nearness
-from turnscript.errors import TurnscriptError
-from turnscript.format import Format
+from turnscript.formats.format import Format
 from turnscript.gateway.doctor_findings import Check, Findings
 from turnscript.gateway.doctor_probe import Patient
 from turnscript.gateway.nearness import NOT_OWN, guessed

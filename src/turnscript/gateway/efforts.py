@@ -11,8 +11,8 @@ from copy import copy
 
 from msgspec.structs import replace
 
-from turnscript.conversation import Conversation, Item, Request
-from turnscript.serving import EffortChange
+from turnscript.apis.serving import EffortChange
+from turnscript.core.conversation import Conversation, Item, Request
 
 
 def settled(request: Request, change: Callable[[Item], EffortChange | None]) -> Request:

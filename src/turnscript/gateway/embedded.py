@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
-from turnscript.errors import InvalidInput, Unsupported
+from turnscript.core.errors import InvalidInput, Unsupported
 from turnscript.gateway import loadclock
 
 _MODULE = "xllamacpp"

@@ -22,8 +22,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from turnscript.backend import Backend
-from turnscript.conversation import (
+from turnscript.backends.backend import Backend
+from turnscript.core.conversation import (
     Assistant,
     Conversation,
     Item,
@@ -35,12 +35,12 @@ from turnscript.conversation import (
     ToolCall,
     text_content,
 )
-from turnscript.errors import InvalidRequest, UnknownName
-from turnscript.events import Event, MessageEnd, PartEnd
+from turnscript.core.errors import InvalidRequest, UnknownName
+from turnscript.core.events import Event, MessageEnd, PartEnd
+from turnscript.core.json_text import Json, plain, text_of
+from turnscript.core.losses import Loss
+from turnscript.core.presets import get_preset, presets
 from turnscript.gateway.checks import CallFinding, check_value, read_json
-from turnscript.jsontext import Json, plain, text_of
-from turnscript.losses import Loss
-from turnscript.presets import get_preset, presets
 
 # Length.
 

@@ -13,16 +13,16 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.backend import Piece
-from turnscript.conversation import Issue, Item, Response, Thinking, Usage, dropped, text_content
-from turnscript.events import Event, MessageEnd, PartEnd
+from turnscript.backends.backend import Piece
+from turnscript.core.conversation import Issue, Item, Response, Thinking, Usage, dropped, text_content
+from turnscript.core.events import Event, MessageEnd, PartEnd
+from turnscript.core.finish_reasons import is_cut
+from turnscript.core.losses import Loss
 from turnscript.gateway.blanks import Blanks
 from turnscript.gateway.checks import CallFinding, CallGate
 from turnscript.gateway.forcing import OneCall
 from turnscript.gateway.scoring import Scoring
 from turnscript.gateway.thinking import ThoughtMeter
-from turnscript.losses import Loss
-from turnscript.reasons import is_cut
 
 LENGTH = "length"
 LONGEST_TOKEN = 256

@@ -32,7 +32,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Assistant,
     Conversation,
     Extra,
@@ -52,7 +52,11 @@ from turnscript.conversation import (
     User,
     loaded,
 )
-from turnscript.errors import InvalidRequest
+from turnscript.core.errors import InvalidRequest
+from turnscript.core.json_text import Json, plain, read_object
+from turnscript.core.losses import Loss, LossKind
+from turnscript.core.message_groups import is_joined
+from turnscript.core.source_paths import message_path, part_path, texts_in_source, unnamed
 from turnscript.gateway.toolset import (
     AT,
     REFERENCE,
@@ -66,10 +70,6 @@ from turnscript.gateway.toolset import (
     unknown,
 )
 from turnscript.gateway.volatile import VOLATILE, Volatile, volatile_of
-from turnscript.grouping import is_joined
-from turnscript.jsontext import Json, plain, read_object
-from turnscript.losses import Loss, LossKind
-from turnscript.sources import message_path, part_path, texts_in_source, unnamed
 
 MEANINGLESS = frozenset(
     {"cache_control", "prompt_cache_breakpoint", "eager_input_streaming", "annotations", "logprobs", "citations"}

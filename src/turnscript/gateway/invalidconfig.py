@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from turnscript.errors import InvalidInput
+from turnscript.core.errors import InvalidInput
 from turnscript.tableio.tables import type_words
 
 COMMAND_LINE = "the command line"

@@ -7,17 +7,17 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
-from turnscript.api import Api
-from turnscript.conversation import Request, Thinking
-from turnscript.errors import NotFound, TooLarge, TurnscriptError
+from turnscript.apis.api import Api
+from turnscript.apis.serving import Stored
+from turnscript.convert.registry import apis, get_api
+from turnscript.core.conversation import Request, Thinking
+from turnscript.core.errors import NotFound, TooLarge, TurnscriptError
 from turnscript.gateway.aside import Aside, here
 from turnscript.gateway.database import StorageUnavailable
 from turnscript.gateway.logs import say
 from turnscript.gateway.preparing import Leaned, Prepared
 from turnscript.gateway.room import Share
 from turnscript.gateway.store import Answer, Behind, Kept, Store, StoredItem
-from turnscript.registry import apis, get_api
-from turnscript.serving import Stored
 
 
 class Keeping:

@@ -14,8 +14,10 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response as HttpResponse
 from starlette.responses import StreamingResponse
 
-from turnscript.api import Api
-from turnscript.errors import Conflict, InvalidRequest, NotFound, TurnscriptError
+from turnscript.apis.api import Api
+from turnscript.apis.serving import Stored
+from turnscript.core.errors import Conflict, InvalidRequest, NotFound, TurnscriptError
+from turnscript.core.sse import comment
 from turnscript.gateway.callers import Caller
 from turnscript.gateway.headers import LOSSES, cut_of
 from turnscript.gateway.listing import Endpoint, MethodNotAllowed, as_json
@@ -23,8 +25,6 @@ from turnscript.gateway.outlet import Send
 from turnscript.gateway.room import Share
 from turnscript.gateway.service import Service
 from turnscript.gateway.visit import SlowBody
-from turnscript.serving import Stored
-from turnscript.sse import comment
 
 _PIECE = 64 * 1024
 _SAYING = 1024

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from turnscript.errors import UnknownName
+from turnscript.core.errors import UnknownName
 from turnscript.gateway.config import Limits, Policy, fields_of
 from turnscript.gateway.invalidconfig import InvalidConfig
 from turnscript.gateway.keys import (

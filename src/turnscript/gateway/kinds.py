@@ -15,11 +15,11 @@ from typing import Any
 
 from msgspec import Struct, StructMeta
 
-from turnscript.errors import UnknownName
+from turnscript.convert.registry import backends, chat_backends, is_format
+from turnscript.core.errors import UnknownName
+from turnscript.core.presets import get_preset, presets
 from turnscript.gateway.addresses import Address, read_address
 from turnscript.gateway.secret import SHOWN, Secret
-from turnscript.presets import get_preset, presets
-from turnscript.registry import backends, chat_backends, is_format
 
 RESTART = "restart"
 """Marks a setting that only counts when the server starts."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from turnscript.errors import InvalidInput
+from turnscript.core.errors import InvalidInput
 from turnscript.gateway.ai00file import as_ours, is_theirs
 from turnscript.gateway.config import DEFAULT, Config, Model, Section, fields_of, key_text
 from turnscript.gateway.invalidconfig import COMMAND_LINE, InvalidConfig, unknown_key

@@ -10,7 +10,7 @@ from functools import partial
 from math import inf
 from time import monotonic
 
-from turnscript.errors import Overloaded, RateLimited
+from turnscript.core.errors import Overloaded, RateLimited
 from turnscript.gateway.config import Limits
 
 Ahead = Callable[[], int]

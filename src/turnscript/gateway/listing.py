@@ -12,8 +12,8 @@ import msgspec
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response as HttpResponse
 
-from turnscript.api import Api
-from turnscript.errors import NotFound, TurnscriptError
+from turnscript.apis.api import Api
+from turnscript.core.errors import NotFound, TurnscriptError
 from turnscript.gateway.headers import NONE_LOST, by_name, new_request_id
 from turnscript.gateway.logs import say
 from turnscript.gateway.metrics import CONTENT_TYPE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from turnscript.errors import UpstreamError
+from turnscript.core.errors import UpstreamError
 from turnscript.gateway.secret import SHOWN
 
 _LONG = 8

@@ -17,7 +17,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.conversation import (
+from turnscript.core.call_pairing import is_generated
+from turnscript.core.conversation import (
     Assistant,
     Item,
     Opaque,
@@ -33,7 +34,6 @@ from turnscript.conversation import (
 )
 from turnscript.engine.recent import MB, recent
 from turnscript.gateway.mending import Mend, read
-from turnscript.pairing import is_generated
 
 MODEL = frozenset({Assistant, Thinking, ToolCall})
 """What a model writes."""

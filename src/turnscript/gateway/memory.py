@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.conversation import Assistant, Item, Request, Response, Thinking, ToolCall
+from turnscript.core.conversation import Assistant, Item, Request, Response, Thinking, ToolCall
 from turnscript.engine.prompt import Prompt
 from turnscript.engine.replay import Generated, Replays
 from turnscript.gateway.aside import Run, here

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
-from turnscript.conversation import Request, System, Text, Tool, all_tools
+from turnscript.core.conversation import Request, System, Text, Tool, all_tools
 from turnscript.gateway.toolset import names_of
 
 LONGEST = 32 * 1024

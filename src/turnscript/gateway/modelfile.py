@@ -10,9 +10,10 @@ from typing import Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from turnscript.convert.registry import get_backend, named_formats
+from turnscript.core.errors import InvalidInput, UnknownName, Unsupported
 from turnscript.detection.place import read_place
-from turnscript.errors import InvalidInput, UnknownName, Unsupported
-from turnscript.format import Format
+from turnscript.formats.format import Format
 from turnscript.gateway.config import Model
 from turnscript.gateway.invalidconfig import InvalidConfig, found_words, looks_secret
 from turnscript.gateway.kinds import AUTO, UNFIT, fits_header
@@ -21,7 +22,6 @@ from turnscript.gateway.modelformat import Found, check_fill_order, detected, na
 from turnscript.gateway.modelheaders import read_headers
 from turnscript.gateway.modeltemplate import written
 from turnscript.gateway.secret import Secret
-from turnscript.registry import get_backend, named_formats
 from turnscript.tableio import read_formats
 from turnscript.tableio.prompts import SECTION
 from turnscript.tableio.writing import write_toml

@@ -8,10 +8,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from turnscript.convert.registry import get_format, named_formats
+from turnscript.core.errors import InvalidInput
 from turnscript.detection import Detected, day_of, detect, detect_told
-from turnscript.errors import InvalidInput
-from turnscript.format import Format
-from turnscript.registry import get_format, named_formats
+from turnscript.formats.format import Format
 from turnscript.tableio.prompts import SECTION, read_prompts
 from turnscript.tableio.tables import Table
 

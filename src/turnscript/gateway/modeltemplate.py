@@ -13,15 +13,15 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.backend import Facts
+from turnscript.backends.backend import Facts
+from turnscript.convert.registry import is_format
+from turnscript.core.errors import InvalidInput, TurnscriptError
 from turnscript.detection.place import TemplateSource, in_hub_cache, is_place, of_server, read_place
 from turnscript.detection.template_format import format_of
 from turnscript.engine.template_prompt import History
-from turnscript.errors import InvalidInput, TurnscriptError
-from turnscript.format import Format
+from turnscript.export.jinja import format_of_template
+from turnscript.formats.format import Format
 from turnscript.gateway.modelformat import Found
-from turnscript.jinja import format_of_template
-from turnscript.registry import is_format
 
 _NOTHING = Facts()
 

@@ -14,9 +14,9 @@ from copy import copy
 
 from msgspec import Struct
 
-from turnscript.conversation import Item, Response, ToolCall
-from turnscript.events import Event, PartDelta, PartEnd, PartStart
-from turnscript.losses import Loss
+from turnscript.core.conversation import Item, Response, ToolCall
+from turnscript.core.events import Event, PartDelta, PartEnd, PartStart
+from turnscript.core.losses import Loss
 
 INPUT = "input"
 """The argument that stands for free text."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from turnscript.conversation import Request
+from turnscript.core.conversation import Request
+from turnscript.core.losses import Loss
 from turnscript.detection.nearness import Nearness, nearness
 from turnscript.gateway.config import Model
-from turnscript.losses import Loss
 
 NOT_OWN = "no chat template of this model is at hand: its prompts have the words of the format, not the model's own"
 

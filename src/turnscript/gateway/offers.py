@@ -23,7 +23,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     DECLARED_AS,
     Conversation,
     Item,
@@ -38,15 +38,15 @@ from turnscript.conversation import (
     ToolsChange,
     all_tools,
 )
+from turnscript.core.errors import InvalidRequest
+from turnscript.core.json_text import Json, json_of, plain, read_object, safe_json_string
+from turnscript.core.losses import Loss, LossKind
+from turnscript.core.source_paths import unnamed
 from turnscript.engine.bodies import tool_line
 from turnscript.engine.prompt import Prompt
-from turnscript.errors import InvalidRequest
-from turnscript.format import Format
+from turnscript.formats.format import Format
 from turnscript.gateway.naming import INPUT, Origin, Restorer
 from turnscript.gateway.toolset import AT, NAMESPACE, TOOLS, place_of, tool_paths
-from turnscript.jsontext import Json, json_of, plain, read_object, safe_json_string
-from turnscript.losses import Loss, LossKind
-from turnscript.sources import unnamed
 
 FUNCTION = "function"
 CUSTOM = "custom"

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from time import monotonic
 from typing import Any, Protocol
 
-from turnscript.errors import TurnscriptError
+from turnscript.core.errors import TurnscriptError
+from turnscript.core.sse import comment
 from turnscript.gateway.headers import RawHeaders
-from turnscript.sse import comment
 
 Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]

@@ -20,8 +20,8 @@ from typing import Self
 
 from msgspec.structs import replace
 
-from turnscript.backend import Completion
-from turnscript.errors import UpstreamError
+from turnscript.backends.backend import Completion
+from turnscript.core.errors import UpstreamError
 from turnscript.gateway.slotfiles import SlotFiles
 from turnscript.gateway.upstream import Answer, Upstream
 

@@ -18,15 +18,20 @@ from typing import get_args
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
-from turnscript.api import PLAIN, Reply
-from turnscript.backend import Backend, Completion
-from turnscript.conversation import Request, ResponseFormat, Thinking, Usage
+from turnscript.apis.api import PLAIN, Reply
+from turnscript.apis.serving import Serving
+from turnscript.backends.backend import Backend, Completion
+from turnscript.core.conversation import Request, ResponseFormat, Thinking, Usage
+from turnscript.core.error_kinds import room_said
+from turnscript.core.errors import ContextOverflow, InvalidRequest, LossyConversion, UpstreamError
+from turnscript.core.events import Event, PartEnd
+from turnscript.core.json_spelling import RESPELLED
+from turnscript.core.losses import Loss
+from turnscript.core.readable_text import is_unseen
+from turnscript.core.sealed_thoughts import restore_thoughts, sealed
 from turnscript.engine.plaintext import TextParser
 from turnscript.engine.prompt import Prompt
-from turnscript.errors import ContextOverflow, InvalidRequest, LossyConversion, UpstreamError
-from turnscript.events import Event, PartEnd
-from turnscript.faults import room_said
-from turnscript.format import Format
+from turnscript.formats.format import Format
 from turnscript.gateway import constraining, forcing, states, texts, thinking
 from turnscript.gateway.aside import Run, here
 from turnscript.gateway.blanks import Blanks
@@ -50,11 +55,6 @@ from turnscript.gateway.served import Served
 from turnscript.gateway.sessions import Session, Sessions
 from turnscript.gateway.switches import switched
 from turnscript.gateway.toolset import spelled
-from turnscript.losses import Loss
-from turnscript.readable import is_unseen
-from turnscript.respelling import RESPELLED
-from turnscript.serving import Serving
-from turnscript.thoughts import restore_thoughts, sealed
 
 HANDLED = (
     *("store", "previous_response_id", "background", "stream_options", "tool_choice", states.MEMBER, forcing.PRESET),

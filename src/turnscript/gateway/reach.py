@@ -8,7 +8,7 @@ from functools import lru_cache
 from socket import AF_INET, AF_INET6, SOCK_DGRAM, gethostname, socket
 from urllib.parse import urlsplit
 
-from turnscript.errors import Forbidden
+from turnscript.core.errors import Forbidden
 from turnscript.gateway.config import Config, Server
 from turnscript.gateway.invalidconfig import InvalidConfig
 from turnscript.gateway.pages import ANY

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from turnscript.backend import Backend, Facts
+from turnscript.backends.backend import Backend, Facts
+from turnscript.convert.registry import backends, get_backend
 from turnscript.gateway.kinds import AUTO
 from turnscript.gateway.upstream import Timeouts, Upstream
-from turnscript.registry import backends, get_backend
 
 _PATIENCE = Timeouts(connect=5.0)
 

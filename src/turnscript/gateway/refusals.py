@@ -9,9 +9,9 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
-from turnscript.errors import TurnscriptError, UpstreamError
-from turnscript.faults import fault_of
-from turnscript.refused import SHOWN
+from turnscript.backends.shared.server_errors import SHOWN
+from turnscript.core.error_kinds import fault_of
+from turnscript.core.errors import TurnscriptError, UpstreamError
 
 _LONGEST = 1e9  # seconds; nobody waits for longer
 SOME_TIME = 5.0

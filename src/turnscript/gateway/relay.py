@@ -18,13 +18,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from turnscript.api import Api
-from turnscript.backend import Backend, Completion, EventPiece, Piece
-from turnscript.conversation import Conversation, Item, Request, Settings, System, Thinking, ToolCall
-from turnscript.convert import left_out
+from turnscript.apis.api import Api
+from turnscript.backends.backend import Backend, Completion, EventPiece, Piece
+from turnscript.convert.registry import api_at
+from turnscript.convert.verbs import left_out
+from turnscript.core.conversation import Conversation, Item, Request, Settings, System, Thinking, ToolCall
+from turnscript.core.errors import InvalidRequest, Unsupported, UpstreamError
+from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
+from turnscript.core.losses import Loss
+from turnscript.core.sealed_thoughts import restore_thoughts, sealed_proofs, unproved
 from turnscript.engine.plaintext import TextParser
-from turnscript.errors import InvalidRequest, Unsupported, UpstreamError
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
 from turnscript.gateway import forcing, states, texts
 from turnscript.gateway.callids import CallIds, Unrepeated
 from turnscript.gateway.compacting import Compacted, opened
@@ -34,9 +37,6 @@ from turnscript.gateway.offers import Offering, offer
 from turnscript.gateway.preparing import HANDLED, Preparation, Prepared, limit_of
 from turnscript.gateway.served import Served
 from turnscript.gateway.switches import switched
-from turnscript.losses import Loss
-from turnscript.registry import api_at
-from turnscript.thoughts import restore_thoughts, sealed_proofs, unproved
 
 _KEPT = ("store", "previous_response_id", "background")
 _HEAD = frozenset(

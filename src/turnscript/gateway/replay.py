@@ -28,8 +28,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from turnscript.backend import Backend, HttpCall
-from turnscript.errors import InvalidInput, UpstreamError
+from turnscript.backends.backend import Backend, HttpCall
+from turnscript.core.errors import InvalidInput, UpstreamError
 from turnscript.gateway.transport import Reply, Transport
 from turnscript.gateway.upstream import Timeouts, Upstream
 

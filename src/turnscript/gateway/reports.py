@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from turnscript.conversation import Issue, Usage
-from turnscript.errors import NotFound
+from turnscript.core.conversation import Issue, Usage
+from turnscript.core.errors import NotFound
+from turnscript.core.losses import Loss
 from turnscript.gateway.checks import CallFinding
-from turnscript.losses import Loss
 
 PATH = "/turnscript/reports/"
 _KEPT = 2000

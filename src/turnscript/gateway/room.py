@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from turnscript.errors import Overloaded
+from turnscript.core.errors import Overloaded
 from turnscript.gateway.config import Server
 
 AGAIN = 5.0

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from turnscript.conversation import Assistant, Request, Response, ToolCall, text_content
-from turnscript.events import Event, PartDelta, PartEnd, PartStart, ScoredDelta
-from turnscript.logprobs import TokenLogprob, data_of
-from turnscript.losses import Loss
+from turnscript.core.conversation import Assistant, Request, Response, ToolCall, text_content
+from turnscript.core.events import Event, PartDelta, PartEnd, PartStart, ScoredDelta
+from turnscript.core.logprobs import TokenLogprob, data_of
+from turnscript.core.losses import Loss
 
 _WINDOW = 64  # bytes of text that no token may explain
 _AHEAD = 8  # tokens that no text may show

@@ -11,8 +11,8 @@ from copy import copy
 from hashlib import blake2b
 from typing import Any
 
-from turnscript.backend import Facts
-from turnscript.conversation import Audio, Conversation, Image, Part, Request, Text
+from turnscript.backends.backend import Facts
+from turnscript.core.conversation import Audio, Conversation, Image, Part, Request, Text
 
 
 class Seeing:

@@ -16,9 +16,11 @@ from time import monotonic
 
 from msgspec.structs import asdict, replace
 
-from turnscript.backend import Backend, Facts
-from turnscript.errors import InvalidInput, UpstreamError
-from turnscript.format import Format
+from turnscript.apis.serving import ModelCard
+from turnscript.backends.backend import Backend, Facts
+from turnscript.convert.registry import get_backend
+from turnscript.core.errors import InvalidInput, UpstreamError
+from turnscript.formats.format import Format
 from turnscript.gateway.addresses import EMBEDDED, Address
 from turnscript.gateway.capacity import free_memory, in_bytes, planned
 from turnscript.gateway.config import Config, Limits, Model
@@ -35,8 +37,6 @@ from turnscript.gateway.recognizing import generic, taken_for
 from turnscript.gateway.replay import Replay
 from turnscript.gateway.slotfiles import SlotFiles
 from turnscript.gateway.upstream import Timeouts, Upstream
-from turnscript.registry import get_backend
-from turnscript.serving import ModelCard
 
 _FIRST_GUESS = 3.5
 """Characters in a token, until a server has counted some."""

@@ -11,8 +11,10 @@ from time import monotonic, time
 
 from msgspec.structs import replace
 
-from turnscript.conversation import Issue, Request, Usage
-from turnscript.errors import InvalidInput, Overloaded, TooLarge, TurnscriptError, Unsupported, UpstreamError
+from turnscript.apis.serving import ModelCard, Serving, check
+from turnscript.core.conversation import Issue, Request, Usage
+from turnscript.core.errors import InvalidInput, Overloaded, TooLarge, TurnscriptError, Unsupported, UpstreamError
+from turnscript.core.losses import Loss
 from turnscript.gateway.apart import Apart
 from turnscript.gateway.aside import GRAMMAR_TAKES, LARGE, Aside
 from turnscript.gateway.callers import Caller, Callers
@@ -42,8 +44,6 @@ from turnscript.gateway.store import Store
 from turnscript.gateway.training import Trained, warnings
 from turnscript.gateway.unpacking import held, may_hold
 from turnscript.gateway.visit import GONE, Visit
-from turnscript.losses import Loss
-from turnscript.serving import ModelCard, Serving, check
 
 CLIENT_GONE = 499
 """The status, in the log, of what nobody was there to be told."""

@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from turnscript.conversation import Request, Settings
+from turnscript.core.conversation import Request, Settings
+from turnscript.core.json_text import Json
 from turnscript.gateway.meaning import Beginning, beginning_of, begun, digest
-from turnscript.jsontext import Json
 
 MB = 1024 * 1024
 _SETTINGS = frozenset(Settings.__struct_fields__)

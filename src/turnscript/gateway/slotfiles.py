@@ -20,8 +20,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from turnscript.backend import SlotAction
-from turnscript.errors import UpstreamError
+from turnscript.backends.backend import SlotAction
+from turnscript.core.errors import UpstreamError
 from turnscript.gateway.logs import say
 from turnscript.gateway.upstream import LONGEST_ERROR, Upstream, whole
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from turnscript.backend import State
-from turnscript.conversation import Request
-from turnscript.errors import InvalidRequest, UnknownName, Unsupported, UpstreamError
-from turnscript.jsontext import plain
+from turnscript.backends.backend import State
+from turnscript.core.conversation import Request
+from turnscript.core.errors import InvalidRequest, UnknownName, Unsupported, UpstreamError
+from turnscript.core.json_text import plain
 
 if TYPE_CHECKING:
     from turnscript.gateway.served import Served

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from turnscript.errors import Conflict, InvalidRequest
+from turnscript.core.errors import Conflict, InvalidRequest
 from turnscript.gateway.database import Database, Schema, StorageUnavailable
 from turnscript.gateway.sqlitefile import Part, Saving
 

@@ -19,9 +19,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from turnscript.api import leftover
-from turnscript.conversation import Request, ThinkingMode
-from turnscript.jsontext import plain, read_object
+from turnscript.apis.api import leftover
+from turnscript.core.conversation import Request, ThinkingMode
+from turnscript.core.json_text import plain, read_object
 
 Wish = bool | int | str
 """Whether to think, in how many tokens, or with which effort."""

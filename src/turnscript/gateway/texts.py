@@ -10,17 +10,17 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from turnscript.conversation import Assistant, Part, Request, System, Text, User, text_content
+from turnscript.core.conversation import Assistant, Part, Request, System, Text, User, text_content
+from turnscript.core.errors import InvalidRequest, UnknownName, Unsupported
+from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.core.json_text import plain
+from turnscript.core.losses import Loss
+from turnscript.core.wire import mismatch
 from turnscript.engine.files import FillPrompt
 from turnscript.engine.fill import Fill
-from turnscript.errors import InvalidRequest, UnknownName, Unsupported
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
-from turnscript.format import Format
+from turnscript.formats.format import Format
 from turnscript.gateway.forcing import PRESET
 from turnscript.gateway.states import MEMBER
-from turnscript.jsontext import plain
-from turnscript.losses import Loss
-from turnscript.wire import mismatch
 
 ECHO, BEST = "echo", "best_of"
 HANDLED = ("suffix", "prompt", MEMBER, PRESET, ECHO, BEST)

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct
 
-from turnscript.conversation import Request, Settings, Thinking
+from turnscript.core.conversation import Request, Settings, Thinking
+from turnscript.core.events import Event, PartDelta, PartEnd, PartStart
+from turnscript.core.losses import Loss
 from turnscript.engine.layout import layout_of
-from turnscript.events import Event, PartDelta, PartEnd, PartStart
-from turnscript.format import Format
+from turnscript.formats.format import Format
 from turnscript.gateway.forcing import estimated_tokens, path_of
-from turnscript.losses import Loss
 
 BUDGETS: Mapping[str, int | None] = {"low": 2048, "medium": 8192, "high": 24576, "xhigh": None, "max": None}
 """Tokens of thought for each effort, None for as many as it takes (requirements D-X-13)."""

@@ -7,10 +7,10 @@ from copy import copy
 from operator import is_
 from typing import Any
 
-from turnscript.conversation import DECLARED_AS, Conversation, Request, Tool
+from turnscript.core.conversation import DECLARED_AS, Conversation, Request, Tool
+from turnscript.core.json_text import Json, read_object
+from turnscript.core.losses import Indexed, Loss
 from turnscript.engine.bodies import tool_from
-from turnscript.jsontext import Json, read_object
-from turnscript.losses import Indexed, Loss
 
 AT = "at"
 """The hint of a tool that says where its definition stood: lists of tools change, and a loss must name its place."""

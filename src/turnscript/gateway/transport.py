@@ -13,10 +13,10 @@ from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 import aiohttp
 
-from turnscript.backend import Backend, HttpCall
-from turnscript.errors import BackendDown, InvalidInput, UpstreamError, UpstreamTimeout
+from turnscript.backends.backend import Backend, HttpCall
+from turnscript.backends.shared.server_errors import SHOWN
+from turnscript.core.errors import BackendDown, InvalidInput, UpstreamError, UpstreamTimeout
 from turnscript.gateway.kinds import UNFIT, fits_header
-from turnscript.refused import SHOWN
 
 RECEIVE_BUFFER = 64 * 1024
 """How many bytes wait in the operating system. Left alone it would let a server run ahead by megabytes."""

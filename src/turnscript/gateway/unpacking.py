@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from turnscript.conversation import Opaque, Request, Thinking
-from turnscript.serving import Compacting
-from turnscript.signatures import unpacked_size
-from turnscript.thoughts import proofs
+from turnscript.apis.serving import Compacting
+from turnscript.core.conversation import Opaque, Request, Thinking
+from turnscript.core.sealed_thoughts import proofs
+from turnscript.core.signatures import unpacked_size
 
 
 def may_hold(request: Request) -> bool:

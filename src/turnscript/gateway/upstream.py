@@ -19,8 +19,8 @@ from typing import Any, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.backend import Backend, Completion, Facts, HttpCall, Piece
-from turnscript.errors import UpstreamError, UpstreamTimeout
+from turnscript.backends.backend import Backend, Completion, Facts, HttpCall, Piece
+from turnscript.core.errors import UpstreamError, UpstreamTimeout
 from turnscript.gateway.alarms import Alarms
 from turnscript.gateway.masking import Mask
 from turnscript.gateway.refusals import redirected, seconds_to_wait

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
-from turnscript.api import Api
-from turnscript.conversation import Issue, Item
-from turnscript.errors import LossyConversion, Timeout, TooLarge, TurnscriptError
+from turnscript.apis.api import Api
+from turnscript.core.conversation import Issue, Item
+from turnscript.core.errors import LossyConversion, Timeout, TooLarge, TurnscriptError
 from turnscript.gateway.callers import Caller
 from turnscript.gateway.config import Server
 from turnscript.gateway.generation import Outcome

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from turnscript.core.json_text import Json, plain
+from turnscript.core.losses import Loss
 from turnscript.grammar.schema import is_of_type
-from turnscript.jsontext import Json, plain
-from turnscript.losses import Loss
 
 _GAINS = frozenset({"minLength", "maxLength", "minItems", "maxItems"})
 _ALIKE = frozenset({"format"})

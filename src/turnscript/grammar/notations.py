@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from turnscript.errors import UnknownName
+from turnscript.core.errors import UnknownName
 from turnscript.grammar import gbnf, kbnf, lark
 from turnscript.grammar.nodes import Grammar
 

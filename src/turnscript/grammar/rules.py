@@ -6,6 +6,7 @@ import re
 
 from msgspec import Struct
 
+from turnscript.core.losses import Loss
 from turnscript.grammar.nodes import (
     EMPTY,
     Choice,
@@ -23,7 +24,6 @@ from turnscript.grammar.nodes import (
     references,
     sequence,
 )
-from turnscript.losses import Loss
 
 MOST_NODES = 20_000
 """How much of schemas is told in one grammar. What is beyond is any JSON, and a loss: clients choose the schemas."""

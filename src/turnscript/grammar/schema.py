@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from turnscript.core.json_text import Json
 from turnscript.grammar.keys import other_keys
 from turnscript.grammar.nodes import (
     EMPTY,
@@ -41,7 +42,6 @@ from turnscript.grammar.rules import (
     separated,
 )
 from turnscript.grammar.scalars import OF_NUMBERS, OF_TEXTS, length, number_node, text_node
-from turnscript.jsontext import Json
 
 MOST_TIMES = 100
 """How far items are counted."""

@@ -22,8 +22,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from turnscript.errors import Forbidden, InvalidInput, TooLarge, TurnscriptError, Unsupported
-from turnscript.format import VIEWS
+from turnscript.convert.recognition import SIDES
+from turnscript.convert.registry import apis, formats, get_api, model_formats, title_of
+from turnscript.core.errors import Forbidden, InvalidInput, TooLarge, TurnscriptError, Unsupported
+from turnscript.formats.format import VIEWS
 from turnscript.gateway.reach import is_loopback
 from turnscript.playground.conversion import Conversion, converted
 from turnscript.playground.examples import Example, examples
@@ -31,8 +33,6 @@ from turnscript.playground.offered import templates
 from turnscript.playground.play import Play, played
 from turnscript.playground.prompts import Ask, prompted, tokenizers
 from turnscript.playground.telling import encoded, fault_of
-from turnscript.recognition import SIDES
-from turnscript.registry import apis, formats, get_api, model_formats, title_of
 
 LIMIT = 4 << 20
 """Bytes of what is asked: a source and a text."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from turnscript.conversation import Request
-from turnscript.convert import read, render, unread
-from turnscript.errors import TurnscriptError, UpstreamError
-from turnscript.exchange import Exchange
-from turnscript.losses import Loss
+from turnscript.convert.answer_streams import ended
+from turnscript.convert.recognition import AUTO
+from turnscript.convert.recording import Recording, is_stream, pieces_of, read_recording
+from turnscript.convert.registry import get_api, is_format
+from turnscript.convert.verbs import read, render, unread
+from turnscript.core.conversation import Request
+from turnscript.core.errors import TurnscriptError, UpstreamError
+from turnscript.core.exchange import Exchange
+from turnscript.core.losses import Loss
 from turnscript.playground.telling import (
     Fault,
     Losses,
@@ -19,10 +23,6 @@ from turnscript.playground.telling import (
     pretty,
     recognise,
 )
-from turnscript.recognition import AUTO
-from turnscript.recording import Recording, is_stream, pieces_of, read_recording
-from turnscript.registry import get_api, is_format
-from turnscript.retelling import ended
 
 
 class Conversion(Struct, forbid_unknown_fields=True):

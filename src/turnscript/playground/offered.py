@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from turnscript.convert.registry import get_format
 from turnscript.detection import template_format
-from turnscript.format import Format
-from turnscript.registry import get_format
+from turnscript.formats.format import Format
 
 _TEMPLATES: dict[str, Format] = {}
 

@@ -9,13 +9,27 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.asking import Written, written
-from turnscript.conversation import Assistant, Conversation, Item, Request, Response, Text, Thinking, Tool, ToolCall
-from turnscript.convert import parse
-from turnscript.errors import TurnscriptError
-from turnscript.events import Event, fold
-from turnscript.format import Format
-from turnscript.jsontext import Json, json_of, plain, read_object
+from turnscript.convert.format_reference import has_thoughts
+from turnscript.convert.prompting import Written, written
+from turnscript.convert.recognition import AUTO
+from turnscript.convert.records import event_record, response_record
+from turnscript.convert.registry import apis, get_api
+from turnscript.convert.verbs import parse
+from turnscript.core.conversation import (
+    Assistant,
+    Conversation,
+    Item,
+    Request,
+    Response,
+    Text,
+    Thinking,
+    Tool,
+    ToolCall,
+)
+from turnscript.core.errors import TurnscriptError
+from turnscript.core.events import Event, fold
+from turnscript.core.json_text import Json, json_of, plain, read_object
+from turnscript.formats.format import Format
 from turnscript.playground.offered import format_named
 from turnscript.playground.telling import (
     Fault,
@@ -27,10 +41,6 @@ from turnscript.playground.telling import (
     pretty,
     recognise,
 )
-from turnscript.recognition import AUTO
-from turnscript.records import event_record, response_record
-from turnscript.reference import has_thoughts
-from turnscript.registry import apis, get_api
 
 MOST_PIECES = 2_000
 """A text is cut into so many at most: whatever size was asked for, a piece is as large as that takes."""

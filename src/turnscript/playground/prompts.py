@@ -8,13 +8,15 @@ from itertools import groupby
 
 from msgspec import Struct
 
-from turnscript.asking import Written, left_out, written
-from turnscript.conversation import Item, Request
-from turnscript.convert import parse
+from turnscript.convert.format_reference import has_thoughts
+from turnscript.convert.prompting import Written, left_out, written
+from turnscript.convert.recognition import AUTO
+from turnscript.convert.verbs import parse
+from turnscript.core.conversation import Item, Request
+from turnscript.core.errors import TurnscriptError, UnknownName
 from turnscript.engine.files import FillPrompt
 from turnscript.engine.spans import Span
-from turnscript.errors import TurnscriptError, UnknownName
-from turnscript.format import Format
+from turnscript.formats.format import Format
 from turnscript.playground.offered import format_named
 from turnscript.playground.places import Place, Places
 from turnscript.playground.telling import (
@@ -26,8 +28,6 @@ from turnscript.playground.telling import (
     losses_of,
     recognise,
 )
-from turnscript.recognition import AUTO
-from turnscript.reference import has_thoughts
 
 MOST_TOKENS = 5_000
 """So many are shown one by one."""

@@ -9,15 +9,15 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct
 
-from turnscript.errors import InvalidInput, TurnscriptError, UnknownName, Unsupported
-from turnscript.exchange import Exchange
-from turnscript.jsontext import one_line
-from turnscript.losses import Loss, LossKind, summary
+from turnscript.convert.recognition import AUTO, lookup, recognised, wrapped
+from turnscript.convert.recording import api_of, is_stream
+from turnscript.convert.registry import apis, get_format, is_format, named_formats
+from turnscript.core.errors import InvalidInput, TurnscriptError, UnknownName, Unsupported
+from turnscript.core.exchange import Exchange
+from turnscript.core.json_text import one_line
+from turnscript.core.losses import Loss, LossKind, summary
 from turnscript.playground.offered import templates
 from turnscript.playground.places import Place, Places
-from turnscript.recognition import AUTO, lookup, recognised, wrapped
-from turnscript.recording import api_of, is_stream
-from turnscript.registry import apis, get_format, is_format, named_formats
 
 MOST_LOSSES = 500
 """So many are listed one by one."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from turnscript.format import Format
+from turnscript.formats.format import Format
 from turnscript.tableio.inherit import inherited
 from turnscript.tableio.keys import document_keys
 from turnscript.tableio.probe import check_reading

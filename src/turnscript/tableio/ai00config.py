@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import fields
 
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Assistant,
     Conversation,
     Item,
@@ -27,15 +27,15 @@ from turnscript.conversation import (
     ToolResult,
     User,
 )
+from turnscript.core.errors import Unsupported
+from turnscript.core.json_text import json_of
+from turnscript.core.losses import Loss
+from turnscript.core.presets import Preset, Range, get_preset
+from turnscript.core.rendered import Rendered
 from turnscript.engine.states import model_turn
 from turnscript.engine.table import Document, Turn
 from turnscript.engine.template.program import InvalidTemplate, TemplateRefused
-from turnscript.errors import Unsupported
-from turnscript.format import Format
-from turnscript.jsontext import json_of
-from turnscript.losses import Loss
-from turnscript.presets import Preset, Range, get_preset
-from turnscript.rendered import Rendered
+from turnscript.formats.format import Format
 from turnscript.tableio.prompts import (
     FOOTER,
     HEADER,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from turnscript.conversation import System
+from turnscript.core.conversation import System
 from turnscript.engine.table import START, Document, Turn
 from turnscript.tableio.segments import segments_of, turns_of
 from turnscript.tableio.tables import Table, not_among, unfit

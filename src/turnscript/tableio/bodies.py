@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from turnscript.core.json_text import compact, respace
 from turnscript.engine.addressedcalls import AddressedCall
 from turnscript.engine.bodies import CallArguments, Parts, Record, ResultContent, Thought
 from turnscript.engine.bracedcalls import BracedCall, BracedResult
@@ -21,7 +22,6 @@ from turnscript.engine.texts import IndentedText, JsonText, LabelledText, PlainT
 from turnscript.engine.toollists import IndentedTools, JsonTools, MarkdownTools, TaggedTools
 from turnscript.engine.toolxml import XmlTools
 from turnscript.engine.xmlcalls import XmlParameters
-from turnscript.jsontext import compact, respace
 from turnscript.tableio.tables import InvalidFormat, Table, not_among, text_at, wrong_type
 
 Names = Mapping[str, tuple[type[Any], tuple[str, ...]]]

@@ -15,7 +15,7 @@ from msgspec.structs import fields
 
 from turnscript.engine.escape import Escape, Rule
 from turnscript.engine.table import Body, Document, Generation, Segment, ToolsBody
-from turnscript.format import Format
+from turnscript.formats.format import Format
 
 REQUIRED: Any = NODEFAULT
 """The default of a key that must be there."""

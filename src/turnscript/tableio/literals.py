@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from turnscript.conversation import System, ToolCall
+from turnscript.core.conversation import System, ToolCall
 from turnscript.engine.correlate import names_taken
 from turnscript.engine.escape import Escape
 from turnscript.engine.layout import layout_of

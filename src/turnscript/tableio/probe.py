@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from itertools import product
 
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Assistant,
     Conversation,
     Item,
@@ -24,11 +24,11 @@ from turnscript.conversation import (
     User,
     text_content,
 )
+from turnscript.core.errors import InvalidTranscript
+from turnscript.core.json_text import json_of
 from turnscript.engine.layout import layout_of
 from turnscript.engine.table import Document
-from turnscript.errors import InvalidTranscript
-from turnscript.format import Format
-from turnscript.jsontext import json_of
+from turnscript.formats.format import Format
 from turnscript.tableio.tables import InvalidFormat, Table
 
 _SCHEMA = json_of({"type": "object", "properties": {"city": {"type": "string"}}})

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from turnscript.engine.spans import flatten
 from turnscript.engine.states import model_turn
 from turnscript.engine.table import Document, Generation, Segment, ToolsPlace, Turn
-from turnscript.format import Format
+from turnscript.formats.format import Format
 from turnscript.tableio.probe import check_reading
 from turnscript.tableio.sense import check
 from turnscript.tableio.structs import data_of

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
 
-from turnscript.conversation import Extra, Hints, Item, System, Thinking, ToolCall, User
+from turnscript.core.conversation import Extra, Hints, Item, System, Thinking, ToolCall, User
 from turnscript.engine.attributes import SPOKEN
 from turnscript.engine.layout import layout_of
 from turnscript.engine.namedcalls import BLANKS, NamedCall

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from turnscript.conversation import System, Thinking, ToolCall, ToolResult, User
+from turnscript.core.conversation import System, Thinking, ToolCall, ToolResult, User
 from turnscript.engine.layout import layout_of
 from turnscript.engine.system import ALONE, BEFORE, BEHIND
 from turnscript.engine.table import Document, Generation, Segment, ToolsPlace, Turn
 from turnscript.engine.toollists import JsonTools
-from turnscript.format import Format
+from turnscript.formats.format import Format
 from turnscript.tableio.beginnings import check_beginnings
 from turnscript.tableio.literals import check_literals
 from turnscript.tableio.segments import check_turn, segments_of, turns_of

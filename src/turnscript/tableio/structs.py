@@ -8,12 +8,12 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.clues import Clue
-from turnscript.conversation import Item
+from turnscript.core.clues import Clue
+from turnscript.core.conversation import Item
+from turnscript.core.errors import InvalidInput
 from turnscript.engine.escape import Escape
 from turnscript.engine.table import Document, Generation, Group, Segment
-from turnscript.errors import InvalidInput
-from turnscript.format import Format
+from turnscript.formats.format import Format
 from turnscript.tableio.bodies import BODIES, TOOL_LISTS, read_body, write_body
 from turnscript.tableio.keys import Key, document_keys, keys_of
 from turnscript.tableio.tables import (

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from turnscript.errors import InvalidInput
+from turnscript.core.errors import InvalidInput
 
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")

@@ -33,7 +33,6 @@ from typing import Any, ClassVar
 
 from msgspec import Raw
 
-from turnscript.api import OFFICIAL, SEED, Api, Body, Option, Rendering, Reply
 from turnscript.apis.anthropic_messages.blocks import MESSAGES, SYSTEM, WORDS, items_of, read_messages, system_items
 from turnscript.apis.anthropic_messages.errors import encoded, error_body
 from turnscript.apis.anthropic_messages.response import ORIGIN, read_response
@@ -45,14 +44,15 @@ from turnscript.apis.anthropic_messages.stream_reading import StreamReader, clai
 from turnscript.apis.anthropic_messages.stream_writing import StreamWriter
 from turnscript.apis.anthropic_messages.tools import TOOLS, ToolWriter, tools_of
 from turnscript.apis.anthropic_messages.writing import JOINS, Writer
-from turnscript.conversation import Assistant, Request, Response, System, Text, ToolCall, ToolResult
-from turnscript.errors import TurnscriptError
-from turnscript.given import Source
-from turnscript.grouping import hints, mark_turns
-from turnscript.jsontext import Json
-from turnscript.losses import Indexed, Loss
-from turnscript.pairing import drop_generated_ids
-from turnscript.wire import missing
+from turnscript.apis.api import OFFICIAL, SEED, Api, Body, Option, Rendering, Reply
+from turnscript.core.call_pairing import drop_generated_ids
+from turnscript.core.conversation import Assistant, Request, Response, System, Text, ToolCall, ToolResult
+from turnscript.core.errors import TurnscriptError
+from turnscript.core.inputs import Source
+from turnscript.core.json_text import Json
+from turnscript.core.losses import Indexed, Loss
+from turnscript.core.message_groups import hints, mark_turns
+from turnscript.core.wire import missing
 
 # A value that there is nothing to make of: null, or a list without elements.
 _EMPTY = re.compile(rb"null|\[\s*\]")

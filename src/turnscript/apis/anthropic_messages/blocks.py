@@ -16,8 +16,8 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.api import extra_of, leftover
-from turnscript.conversation import (
+from turnscript.apis.api import extra_of, leftover
+from turnscript.core.conversation import (
     Assistant,
     Document,
     Extra,
@@ -34,11 +34,11 @@ from turnscript.conversation import (
     ToolResult,
     User,
 )
-from turnscript.grouping import hints
-from turnscript.jsontext import Json, json_of, plain, read_list, read_object, text_of
-from turnscript.losses import Indexed
-from turnscript.readable import single_text
-from turnscript.wire import Reader, Verbatim, Wire, mismatch
+from turnscript.core.json_text import Json, json_of, plain, read_list, read_object, text_of
+from turnscript.core.losses import Indexed
+from turnscript.core.message_groups import hints
+from turnscript.core.readable_text import single_text
+from turnscript.core.wire import Reader, Verbatim, Wire, mismatch
 
 # Wire objects.
 

@@ -16,8 +16,8 @@ from typing import Any
 from msgspec import Struct
 
 from turnscript.apis.anthropic_messages.tools import FUNCTION
-from turnscript.conversation import Tool
-from turnscript.jsontext import Json, json_of
+from turnscript.core.conversation import Tool
+from turnscript.core.json_text import Json, json_of
 
 
 class Known(Struct, frozen=True):

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from turnscript.api import Body
-from turnscript.errors import InvalidInput, InvalidRequest, TurnscriptError, UpstreamError
-from turnscript.faults import Fault, Kind, fault_of
-from turnscript.jsontext import Json, excerpt, plain
+from turnscript.apis.api import Body
+from turnscript.core.error_kinds import Fault, Kind, fault_of
+from turnscript.core.errors import InvalidInput, InvalidRequest, TurnscriptError, UpstreamError
+from turnscript.core.json_text import Json, excerpt, plain
 
 _KINDS: dict[Kind, tuple[int, str]] = {
     "bad_request": (400, "invalid_request_error"),

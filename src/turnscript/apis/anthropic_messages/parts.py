@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from turnscript.api import Body, Rendering
 from turnscript.apis.anthropic_messages.blocks import content_text
 from turnscript.apis.anthropic_messages.settings import is_native
-from turnscript.conversation import Audio, Document, Image, Item, Part, Raw, Refusal, Text
-from turnscript.jsontext import Json, read_object
-from turnscript.media import data_url, is_data_url, taken_apart
-from turnscript.sources import part_path
+from turnscript.apis.api import Body, Rendering
+from turnscript.core.conversation import Audio, Document, Image, Item, Part, Raw, Refusal, Text
+from turnscript.core.data_urls import data_url, is_data_url, taken_apart
+from turnscript.core.json_text import Json, read_object
+from turnscript.core.source_paths import part_path
 
 _PLAIN = "text/plain"
 Media = TypeVar("Media", Image, Document)

@@ -19,8 +19,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeGuard
 
-from turnscript.answers import invalid_count, missing_count, nameless, read_count
-from turnscript.api import Body, leftover
 from turnscript.apis.anthropic_messages.blocks import (
     AssistantMessage,
     DocumentBlock,
@@ -32,12 +30,14 @@ from turnscript.apis.anthropic_messages.blocks import (
     items_of,
 )
 from turnscript.apis.anthropic_messages.errors import upstream_error
-from turnscript.conversation import Assistant, Extra, Issue, Item, Response, Thinking, ToolCall, Usage
-from turnscript.errors import InvalidRequest
-from turnscript.given import Source, body_bytes
-from turnscript.jsontext import NULL, Json, json_of, read_list, read_object
-from turnscript.losses import Indexed
-from turnscript.wire import Reader, mismatch, missing
+from turnscript.apis.api import Body, leftover
+from turnscript.apis.shared.answers import invalid_count, missing_count, nameless, read_count
+from turnscript.core.conversation import Assistant, Extra, Issue, Item, Response, Thinking, ToolCall, Usage
+from turnscript.core.errors import InvalidRequest
+from turnscript.core.inputs import Source, body_bytes
+from turnscript.core.json_text import NULL, Json, json_of, read_list, read_object
+from turnscript.core.losses import Indexed
+from turnscript.core.wire import Reader, mismatch, missing
 
 ORIGIN = "anthropic"
 

@@ -10,8 +10,6 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from turnscript.answers import is_whole, lose_foreign, one_text, tier_of
-from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, merge
 from turnscript.apis.anthropic_messages.parts import PartWriter
 from turnscript.apis.anthropic_messages.response import (
     CUTTING,
@@ -25,7 +23,10 @@ from turnscript.apis.anthropic_messages.response import (
     usage_object,
 )
 from turnscript.apis.anthropic_messages.writing import NO_ARGUMENTS, TAKEN, is_text, no_arguments
-from turnscript.conversation import (
+from turnscript.apis.api import OFFICIAL, Api, Body, Rendering, Reply, merge
+from turnscript.apis.shared.answers import is_whole, lose_foreign, one_text, tier_of
+from turnscript.core.call_pairing import legal_id, unused_id
+from turnscript.core.conversation import (
     Assistant,
     Extra,
     Item,
@@ -39,11 +40,10 @@ from turnscript.conversation import (
     Usage,
     text_content,
 )
-from turnscript.jsontext import Json, is_object, json_of
-from turnscript.losses import Loss, LossKind
-from turnscript.pairing import legal_id, unused_id
-from turnscript.reasons import check_end, meaning
-from turnscript.sources import NOT_HERE
+from turnscript.core.finish_reasons import check_end, meaning
+from turnscript.core.json_text import Json, is_object, json_of
+from turnscript.core.losses import Loss, LossKind
+from turnscript.core.source_paths import NOT_HERE
 
 _TIERS = frozenset({"standard", "priority", "batch"})
 

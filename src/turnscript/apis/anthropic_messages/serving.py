@@ -12,11 +12,11 @@ import msgspec
 from turnscript.apis.anthropic_messages.client_tools import as_function
 from turnscript.apis.anthropic_messages.diagnostics import DIAGNOSING
 from turnscript.apis.anthropic_messages.errors import ThreadsUnsupported
-from turnscript.conversation import Item, Opaque, Request, System, Text
-from turnscript.errors import InvalidRequest
-from turnscript.grouping import slot_of
-from turnscript.jsontext import Json, plain, read_object
-from turnscript.serving import EffortChange, ModelCard, Serving, unasked, unseen
+from turnscript.apis.serving import EffortChange, ModelCard, Serving, unasked, unseen
+from turnscript.core.conversation import Item, Opaque, Request, System, Text
+from turnscript.core.errors import InvalidRequest
+from turnscript.core.json_text import Json, plain, read_object
+from turnscript.core.message_groups import slot_of
 
 THREAD, CONFIG, COMPACTION = "$.thread", "output_config", "compaction"
 IN_MESSAGES = "message"

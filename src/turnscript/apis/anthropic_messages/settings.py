@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.api import THOUGHTS, Body, Option, Rendering, extra_of, leftover, setting
-from turnscript.conversation import Extra, Request, ResponseFormat, ThinkingMode, ToolChoice
-from turnscript.jsontext import Json, json_of, read_object
-from turnscript.toolchoice import left_choice, offers_none
-from turnscript.wire import Reader, Wire
+from turnscript.apis.api import THOUGHTS, Body, Option, Rendering, extra_of, leftover, setting
+from turnscript.apis.shared.tool_choices import left_choice, offers_none
+from turnscript.core.conversation import Extra, Request, ResponseFormat, ThinkingMode, ToolChoice
+from turnscript.core.json_text import Json, json_of, read_object
+from turnscript.core.wire import Reader, Wire
 
 DEFAULT_MAX_TOKENS = 4096
 EFFORTS = frozenset({"low", "medium", "high", "xhigh", "max"})

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from turnscript.jsontext import Json, plain
+from turnscript.core.json_text import Json, plain
 
 # Block types and members that no other API's messages have (requirements D-U-21, and those that came later).
 _OWN_BLOCKS = frozenset(

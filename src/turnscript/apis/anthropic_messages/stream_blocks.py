@@ -6,11 +6,11 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.api import leftover
 from turnscript.apis.anthropic_messages.response import item_of
-from turnscript.conversation import Assistant, Item, Thinking, ToolCall
-from turnscript.jsontext import Json, json_of, plain, read_list, read_object, text_of, type_word
-from turnscript.wire import Wire
+from turnscript.apis.api import leftover
+from turnscript.core.conversation import Assistant, Item, Thinking, ToolCall
+from turnscript.core.json_text import Json, json_of, plain, read_list, read_object, text_of, type_word
+from turnscript.core.wire import Wire
 
 # Wire objects.
 

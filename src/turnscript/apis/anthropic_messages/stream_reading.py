@@ -12,8 +12,6 @@ from typing import Any, get_args
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.answers import nameless
-from turnscript.api import Head
 from turnscript.apis.anthropic_messages.errors import unreadable, upstream_error
 from turnscript.apis.anthropic_messages.response import (
     CUTTING,
@@ -34,11 +32,12 @@ from turnscript.apis.anthropic_messages.stream_blocks import (
     SignatureDelta,
     content_of,
 )
-from turnscript.behind import DONE, Behind
-from turnscript.conversation import Extra, Issue, Usage
-from turnscript.errors import InvalidInput, UpstreamError
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
-from turnscript.jsontext import (
+from turnscript.apis.api import Head
+from turnscript.apis.shared.answers import nameless
+from turnscript.core.conversation import Extra, Issue, Usage
+from turnscript.core.errors import InvalidInput, UpstreamError
+from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.core.json_text import (
     Json,
     excerpt,
     is_json,
@@ -46,8 +45,9 @@ from turnscript.jsontext import (
     plain,
     read_object,
 )
-from turnscript.sse import SseReader
-from turnscript.wire import Reader, Verbatim, Wire
+from turnscript.core.sse import SseReader
+from turnscript.core.unread_stream import DONE, Behind
+from turnscript.core.wire import Reader, Verbatim, Wire
 
 # Wire objects.
 

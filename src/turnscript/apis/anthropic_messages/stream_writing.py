@@ -13,16 +13,16 @@ from typing import Any
 
 import msgspec
 
-from turnscript.answers import came_to_nothing
-from turnscript.api import Api, Body, Reply
 from turnscript.apis.anthropic_messages.blocks import WORDS
 from turnscript.apis.anthropic_messages.errors import encoded, error_body
 from turnscript.apis.anthropic_messages.response import SILENT, SILENT_USAGE, fill, usage_object
 from turnscript.apis.anthropic_messages.response_writing import AnswerWriter
 from turnscript.apis.anthropic_messages.writing import is_text
-from turnscript.conversation import Assistant, Extra, Item, Request, Thinking, Usage
-from turnscript.errors import TurnscriptError, UpstreamError, half_a_pair
-from turnscript.events import (
+from turnscript.apis.api import Api, Body, Reply
+from turnscript.apis.shared.answers import came_to_nothing
+from turnscript.core.conversation import Assistant, Extra, Item, Request, Thinking, Usage
+from turnscript.core.errors import TurnscriptError, UpstreamError, half_a_pair
+from turnscript.core.events import (
     Event,
     MessageEnd,
     NextText,
@@ -32,10 +32,10 @@ from turnscript.events import (
     ScoredDelta,
     no_event,
 )
-from turnscript.jsontext import Json, plain, read_list, read_object, text_of
-from turnscript.losses import Loss
-from turnscript.sources import telling
-from turnscript.sse import HOLE, frame, template
+from turnscript.core.json_text import Json, plain, read_list, read_object, text_of
+from turnscript.core.losses import Loss
+from turnscript.core.source_paths import telling
+from turnscript.core.sse import HOLE, frame, template
 
 PIECE = 8192
 """The most characters of arguments in one event: some readers of streams dislike long lines."""

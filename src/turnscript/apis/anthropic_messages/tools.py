@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.api import Body, Rendering, extra_of
-from turnscript.conversation import Tool, ToolsChange
-from turnscript.jsontext import Json, json_of, read_list, read_object
-from turnscript.toolchoice import name_of
-from turnscript.wire import Reader, Wire, missing
+from turnscript.apis.api import Body, Rendering, extra_of
+from turnscript.apis.shared.tool_choices import name_of
+from turnscript.core.conversation import Tool, ToolsChange
+from turnscript.core.json_text import Json, json_of, read_list, read_object
+from turnscript.core.wire import Reader, Wire, missing
 
 FUNCTION = "function"
 SHIM_SCHEMA = json_of({"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]})

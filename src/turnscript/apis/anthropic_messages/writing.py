@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
-from turnscript import grouping
-from turnscript.api import SEED, Body, Rendering
 from turnscript.apis.anthropic_messages.parts import PartWriter, is_plain_block
 from turnscript.apis.anthropic_messages.settings import is_native
-from turnscript.conversation import (
+from turnscript.apis.api import SEED, Body, Rendering
+from turnscript.core import message_groups as grouping
+from turnscript.core.call_pairing import call_ids, distinct_ids, legal_id, told
+from turnscript.core.conversation import (
     Assistant,
     Item,
     Opaque,
@@ -30,12 +31,11 @@ from turnscript.conversation import (
     ToolsChange,
     User,
 )
-from turnscript.grouping import group, shape_of, side_of, slot_of
-from turnscript.jsontext import Json, is_object
-from turnscript.losses import LossKind
-from turnscript.pairing import call_ids, distinct_ids, legal_id, told
-from turnscript.readable import single_text
-from turnscript.sources import NOT_HERE, message_path
+from turnscript.core.json_text import Json, is_object
+from turnscript.core.losses import LossKind
+from turnscript.core.message_groups import group, shape_of, side_of, slot_of
+from turnscript.core.readable_text import single_text
+from turnscript.core.source_paths import NOT_HERE, message_path
 
 # All results of a turn go into one user message.
 JOINS = grouping.JOINS | {("tool_result", "tool_result")}

@@ -31,8 +31,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from turnscript.answers import claims_choices, of_each_choice
-from turnscript.api import (
+from turnscript.apis.api import (
     OFFICIAL,
     SEED,
     Api,
@@ -53,15 +52,16 @@ from turnscript.apis.openai_chat.stream import Assembly
 from turnscript.apis.openai_chat.target import Target
 from turnscript.apis.openai_chat.tools import read_tools, write_tools
 from turnscript.apis.openai_chat.writing import write_messages
-from turnscript.chunked import ChunkParser
-from turnscript.conversation import Assistant, Request, Response
-from turnscript.errorobject import encoded, error_body
-from turnscript.errors import InvalidRequest, TurnscriptError
-from turnscript.given import Source
-from turnscript.jsontext import Json
-from turnscript.losses import Loss
-from turnscript.openai_models import model_body, model_list
-from turnscript.serving import Serving, unasked, unseen
+from turnscript.apis.serving import Serving, unasked, unseen
+from turnscript.apis.shared.answers import claims_choices, of_each_choice
+from turnscript.apis.shared.chunk_streams import ChunkParser
+from turnscript.apis.shared.model_lists import model_body, model_list
+from turnscript.core.conversation import Assistant, Request, Response
+from turnscript.core.error_object import encoded, error_body
+from turnscript.core.errors import InvalidRequest, TurnscriptError
+from turnscript.core.inputs import Source
+from turnscript.core.json_text import Json
+from turnscript.core.losses import Loss
 
 
 def _unasked(request: Request) -> InvalidRequest | None:

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.answers import Counts, plain_reason
-from turnscript.api import Rendering
+from turnscript.apis.api import Rendering
 from turnscript.apis.openai_chat.objects import Content
-from turnscript.conversation import Request
-from turnscript.jsontext import Json
-from turnscript.reasons import CALLED, STOP
-from turnscript.wire import Reader, Wire
+from turnscript.apis.shared.answers import Counts, plain_reason
+from turnscript.core.conversation import Request
+from turnscript.core.finish_reasons import CALLED, STOP
+from turnscript.core.json_text import Json
+from turnscript.core.wire import Reader, Wire
 
 ORIGIN = "openai-chat"
 COUNTS = Counts("prompt_tokens", "completion_tokens")

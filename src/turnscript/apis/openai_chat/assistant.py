@@ -11,15 +11,15 @@ from typing import Any
 
 from msgspec import UNSET
 
-from turnscript.api import Body
+from turnscript.apis.api import Body
 from turnscript.apis.openai_chat.content import ASSISTANT_PARTS, collapsed, written_parts
 from turnscript.apis.openai_chat.objects import CONTENT_ABSENT, INDEXED, NO_ARGUMENTS, NOTHING
 from turnscript.apis.openai_chat.target import Target
 from turnscript.apis.openai_chat.thoughts import entry, is_within
-from turnscript.byhand import text_only
-from turnscript.conversation import Assistant, Audio, Item, Opaque, Part, Refusal, Text, Thinking, ToolCall
-from turnscript.grouping import shape_of
-from turnscript.jsontext import json_string
+from turnscript.core.conversation import Assistant, Audio, Item, Opaque, Part, Refusal, Text, Thinking, ToolCall
+from turnscript.core.json_text import json_string
+from turnscript.core.message_groups import shape_of
+from turnscript.core.validation import text_only
 
 
 def write_assistant(target: Target, members: Sequence[Item]) -> list[Body]:

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from turnscript.answers import came_to_nothing, lose_id, lose_usage, made_id, write_usage
-from turnscript.api import Api, Body, Rendering, Reply, merge
+from turnscript.apis.api import Api, Body, Rendering, Reply, merge
 from turnscript.apis.openai_chat.answer import (
     COUNTS,
     LEGACY_CALL,
@@ -39,17 +38,18 @@ from turnscript.apis.openai_chat.response import (
     usage_rest,
 )
 from turnscript.apis.openai_chat.thoughts import entry, is_within, piece
-from turnscript.chunked import ChunkEnding, asks_usage, encoded
-from turnscript.citations import take_pages, wrapped
-from turnscript.conversation import Assistant, Item, Opaque, Refusal, Request, Text, Thinking, ToolCall
-from turnscript.errors import UpstreamError
-from turnscript.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, ScoredDelta, no_event
-from turnscript.grouping import slot_of
-from turnscript.jsontext import Json, read_object
-from turnscript.losses import Loss
-from turnscript.reasons import check_end
-from turnscript.sources import not_here, part_path
-from turnscript.sse import HOLE, frame, template
+from turnscript.apis.shared.answers import came_to_nothing, lose_id, lose_usage, made_id, write_usage
+from turnscript.apis.shared.chunk_streams import ChunkEnding, asks_usage, encoded
+from turnscript.apis.shared.citations import take_pages, wrapped
+from turnscript.core.conversation import Assistant, Item, Opaque, Refusal, Request, Text, Thinking, ToolCall
+from turnscript.core.errors import UpstreamError
+from turnscript.core.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, ScoredDelta, no_event
+from turnscript.core.finish_reasons import check_end
+from turnscript.core.json_text import Json, read_object
+from turnscript.core.losses import Loss
+from turnscript.core.message_groups import slot_of
+from turnscript.core.source_paths import not_here, part_path
+from turnscript.core.sse import HOLE, frame, template
 
 
 class ChatStreamRenderer(ChunkEnding):

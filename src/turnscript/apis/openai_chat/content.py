@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from turnscript.api import Body, Rendering
+from turnscript.apis.api import Body, Rendering
 from turnscript.apis.openai_chat.objects import (
     NULL,
     AudioPart,
@@ -30,13 +30,13 @@ from turnscript.apis.openai_chat.objects import (
     kept,
     with_inner,
 )
-from turnscript.byhand import kind_of
-from turnscript.conversation import Audio, Document, Extra, Image, Item, Part, Raw, Refusal, Text
-from turnscript.jsontext import Json
-from turnscript.media import data_url, split_data_url
-from turnscript.readable import readable, single_text
-from turnscript.sources import content_path, part_path
-from turnscript.wire import Verbatim
+from turnscript.core.conversation import Audio, Document, Extra, Image, Item, Part, Raw, Refusal, Text
+from turnscript.core.data_urls import data_url, split_data_url
+from turnscript.core.json_text import Json
+from turnscript.core.readable_text import readable, single_text
+from turnscript.core.source_paths import content_path, part_path
+from turnscript.core.validation import kind_of
+from turnscript.core.wire import Verbatim
 
 BREAKPOINT = "prompt_cache_breakpoint"
 _SHARED = (BREAKPOINT,)

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from turnscript.answers import Gathered, nameless
-from turnscript.api import extra_of, leftover
+from turnscript.apis.api import extra_of, leftover
 from turnscript.apis.openai_chat.answer import (
     COMPLETE,
     LEGACY_CALL,
@@ -23,7 +22,8 @@ from turnscript.apis.openai_chat.answer import (
     PieceOfFunction,
 )
 from turnscript.apis.openai_chat.thoughts import WITHIN, is_plain
-from turnscript.conversation import (
+from turnscript.apis.shared.answers import Gathered, nameless
+from turnscript.core.conversation import (
     Assistant,
     Extra,
     Hints,
@@ -36,8 +36,8 @@ from turnscript.conversation import (
     Thinking,
     ToolCall,
 )
-from turnscript.events import Event, PartDelta, PartEnd, PartStart
-from turnscript.jsontext import Json, is_object, json_string
+from turnscript.core.events import Event, PartDelta, PartEnd, PartStart
+from turnscript.core.json_text import Json, is_object, json_string
 
 _MESSAGE = "$.choices[0].message"
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from turnscript.api import leftover
-from turnscript.conversation import Extra
-from turnscript.jsontext import Json
-from turnscript.wire import Reader, Verbatim, Wire
+from turnscript.apis.api import leftover
+from turnscript.core.conversation import Extra
+from turnscript.core.json_text import Json
+from turnscript.core.wire import Reader, Verbatim, Wire
 
 NULL_TEXT = b"null"
 WORDS = {

@@ -10,11 +10,11 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.api import THOUGHTS, Body, Option, Rendering, leftover, object_setting, setting
-from turnscript.conversation import Extra, Request, ResponseFormat, ToolChoice
-from turnscript.jsontext import Json, plain, read_list, read_object
-from turnscript.toolchoice import left_choice, offers_none, read_word, write_word
-from turnscript.wire import Reader, Verbatim, Wire, mismatch
+from turnscript.apis.api import THOUGHTS, Body, Option, Rendering, leftover, object_setting, setting
+from turnscript.apis.shared.tool_choices import left_choice, offers_none, read_word, write_word
+from turnscript.core.conversation import Extra, Request, ResponseFormat, ToolChoice
+from turnscript.core.json_text import Json, plain, read_list, read_object
+from turnscript.core.wire import Reader, Verbatim, Wire, mismatch
 
 DEPRECATED = ("max_tokens", "function_call")
 """Read after all others, so that what replaced them wins."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from turnscript.api import extra_of, leftover
+from turnscript.apis.api import extra_of, leftover
 from turnscript.apis.openai_chat.content import parts_of, shape_of_content
 from turnscript.apis.openai_chat.objects import (
     BOTH,
@@ -41,7 +41,8 @@ from turnscript.apis.openai_chat.objects import (
     with_inner,
 )
 from turnscript.apis.openai_chat.thoughts import apart
-from turnscript.conversation import (
+from turnscript.core.call_pairing import call_ids, drop_generated_ids
+from turnscript.core.conversation import (
     Assistant,
     Audio,
     Extra,
@@ -58,12 +59,11 @@ from turnscript.conversation import (
     ToolResult,
     User,
 )
-from turnscript.grouping import hints, mark_turns, slot_of
-from turnscript.jsontext import Json, plain, read_list
-from turnscript.losses import Indexed
-from turnscript.pairing import call_ids, drop_generated_ids
-from turnscript.sources import says_nothing
-from turnscript.wire import Verbatim, Wire, mismatch, missing
+from turnscript.core.json_text import Json, plain, read_list
+from turnscript.core.losses import Indexed
+from turnscript.core.message_groups import hints, mark_turns, slot_of
+from turnscript.core.source_paths import says_nothing
+from turnscript.core.wire import Verbatim, Wire, mismatch, missing
 
 
 def read_messages(value: Any, request: Request) -> None:

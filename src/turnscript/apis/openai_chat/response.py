@@ -22,19 +22,7 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from turnscript.answers import (
-    created_of,
-    free_text,
-    index_of,
-    is_whole,
-    lose_foreign,
-    lose_usage,
-    made_id,
-    one_text,
-    tier_of,
-    write_usage,
-)
-from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, leftover, merge
+from turnscript.apis.api import OFFICIAL, Api, Body, Rendering, Reply, leftover, merge
 from turnscript.apis.openai_chat.answer import (
     COMPLETE,
     COUNTS,
@@ -49,10 +37,21 @@ from turnscript.apis.openai_chat.objects import BOTH
 from turnscript.apis.openai_chat.options import TIERS
 from turnscript.apis.openai_chat.stream import Assembly, read_checked
 from turnscript.apis.openai_chat.thoughts import entry, is_within
-from turnscript.byhand import text_only
-from turnscript.chunked import encoded
-from turnscript.citations import take_pages, wrapped
-from turnscript.conversation import (
+from turnscript.apis.shared.answers import (
+    created_of,
+    free_text,
+    index_of,
+    is_whole,
+    lose_foreign,
+    lose_usage,
+    made_id,
+    one_text,
+    tier_of,
+    write_usage,
+)
+from turnscript.apis.shared.chunk_streams import encoded
+from turnscript.apis.shared.citations import take_pages, wrapped
+from turnscript.core.conversation import (
     Assistant,
     Conversation,
     Extra,
@@ -67,15 +66,16 @@ from turnscript.conversation import (
     Thinking,
     ToolCall,
 )
-from turnscript.errors import InvalidRequest
-from turnscript.events import MessageEnd, fold
-from turnscript.given import Source, body_bytes
-from turnscript.grouping import hints, shape_of, slot_of
-from turnscript.jsontext import Json, is_object, read_list, read_object, safe_json_string
-from turnscript.logprobs import TokenLogprob
-from turnscript.losses import Loss
-from turnscript.reasons import FILTERED, check_end
-from turnscript.sources import part_path
+from turnscript.core.errors import InvalidRequest
+from turnscript.core.events import MessageEnd, fold
+from turnscript.core.finish_reasons import FILTERED, check_end
+from turnscript.core.inputs import Source, body_bytes
+from turnscript.core.json_text import Json, is_object, read_list, read_object, safe_json_string
+from turnscript.core.logprobs import TokenLogprob
+from turnscript.core.losses import Loss
+from turnscript.core.message_groups import hints, shape_of, slot_of
+from turnscript.core.source_paths import part_path
+from turnscript.core.validation import text_only
 
 # Reading.
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.answers import Gathered, head_of, only_first, read_usage
-from turnscript.api import Head, leftover
+from turnscript.apis.api import Head, leftover
 from turnscript.apis.openai_chat.answer import (
     COUNTS,
     LEGACY_CALL,
@@ -24,14 +23,15 @@ from turnscript.apis.openai_chat.content import parts_of
 from turnscript.apis.openai_chat.lanes import Lanes
 from turnscript.apis.openai_chat.objects import kept
 from turnscript.apis.openai_chat.thoughts import thought_of
-from turnscript.conversation import Extra, Issue, Refusal, Text, Usage
-from turnscript.errorobject import upstream_error
-from turnscript.errors import InvalidRequest
-from turnscript.events import Event, MessageEnd
-from turnscript.jsontext import Json, plain
-from turnscript.reasons import CALLED, STOP
-from turnscript.sources import says_nothing
-from turnscript.wire import Wire
+from turnscript.apis.shared.answers import Gathered, head_of, only_first, read_usage
+from turnscript.core.conversation import Extra, Issue, Refusal, Text, Usage
+from turnscript.core.error_object import upstream_error
+from turnscript.core.errors import InvalidRequest
+from turnscript.core.events import Event, MessageEnd
+from turnscript.core.finish_reasons import CALLED, STOP
+from turnscript.core.json_text import Json, plain
+from turnscript.core.source_paths import says_nothing
+from turnscript.core.wire import Wire
 
 _NULL = Json(b"null")
 _EMPTY = (_NULL, Json(b"[]"))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from turnscript.api import SEED, Body, Rendering
+from turnscript.apis.api import SEED, Body, Rendering
 from turnscript.apis.openai_chat.content import BREAKPOINT, EMPTY_SHAPES, contents, written_parts
-from turnscript.conversation import (
+from turnscript.core.call_pairing import call_ids, told
+from turnscript.core.conversation import (
     Assistant,
     Item,
     Part,
@@ -16,8 +17,7 @@ from turnscript.conversation import (
     ToolsChange,
     User,
 )
-from turnscript.pairing import call_ids, told
-from turnscript.sources import message_path, part_path
+from turnscript.core.source_paths import message_path, part_path
 
 WITHOUT_ID = frozenset({"function_call", "function", "tool_calls", "tool"})
 """The slots of calls and results that say no id."""

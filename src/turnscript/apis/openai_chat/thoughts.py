@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from turnscript.api import Body, Rendering
+from turnscript.apis.api import Body, Rendering
 from turnscript.apis.openai_chat.content import parts_of, written_parts
 from turnscript.apis.openai_chat.objects import AnyPart
-from turnscript.conversation import Assistant, Extra, Hints, Item, Part, Raw, Text, Thinking
-from turnscript.errors import InvalidRequest
-from turnscript.grouping import slot_of
-from turnscript.jsontext import read_object
-from turnscript.wire import Reader
+from turnscript.core.conversation import Assistant, Extra, Hints, Item, Part, Raw, Text, Thinking
+from turnscript.core.errors import InvalidRequest
+from turnscript.core.json_text import read_object
+from turnscript.core.message_groups import slot_of
+from turnscript.core.wire import Reader
 
 WITHIN = "content.thinking"
 """The slot of such a thought."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from turnscript.api import Body, Rendering, extra_of, leftover
+from turnscript.apis.api import Body, Rendering, extra_of, leftover
 from turnscript.apis.openai_chat.objects import (
     NULL,
     NULL_TEXT,
@@ -27,10 +27,10 @@ from turnscript.apis.openai_chat.objects import (
     read_tool,
 )
 from turnscript.apis.openai_chat.target import Target
-from turnscript.conversation import Extra, Request, Tool
-from turnscript.jsontext import Json, plain, read_list, read_object
-from turnscript.losses import Indexed
-from turnscript.wire import Verbatim, mismatch
+from turnscript.core.conversation import Extra, Request, Tool
+from turnscript.core.json_text import Json, plain, read_list, read_object
+from turnscript.core.losses import Indexed
+from turnscript.core.wire import Verbatim, mismatch
 
 _SLOT = "slot"
 _FUNCTIONS = "functions"

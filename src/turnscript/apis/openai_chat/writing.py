@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from turnscript.api import Body
+from turnscript.apis.api import Body
 from turnscript.apis.openai_chat.assistant import write_assistant
 from turnscript.apis.openai_chat.content import (
     SYSTEM_PARTS,
@@ -19,7 +19,7 @@ from turnscript.apis.openai_chat.content import (
     written_parts,
 )
 from turnscript.apis.openai_chat.target import Target
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Audio,
     Document,
     Image,
@@ -32,9 +32,9 @@ from turnscript.conversation import (
     ToolsChange,
     User,
 )
-from turnscript.grouping import group
-from turnscript.readable import single_text
-from turnscript.sources import part_path
+from turnscript.core.message_groups import group
+from turnscript.core.readable_text import single_text
+from turnscript.core.source_paths import part_path
 
 _LIFTED = (Image, Audio, Document)
 """What a tool message cannot hold and a user message can."""

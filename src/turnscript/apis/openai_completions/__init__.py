@@ -19,8 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from turnscript.answers import claims_choices, of_each_choice, of_first_choice
-from turnscript.api import (
+from turnscript.apis.api import (
     Api,
     Body,
     Option,
@@ -38,20 +37,21 @@ from turnscript.apis.openai_completions.answer import (
     CompletionStreamRenderer,
     write_response,
 )
-from turnscript.byhand import kind_of
-from turnscript.chunked import ChunkParser
-from turnscript.conversation import Item, Part, Request, Response, System, Text, User
-from turnscript.errorobject import encoded, error_body
-from turnscript.errors import InvalidRequest, TurnscriptError
-from turnscript.events import fold
-from turnscript.given import Source, body_bytes
-from turnscript.grouping import envelope_of, hints, shape_of
-from turnscript.jsontext import Json, plain, read_list, read_object
-from turnscript.losses import Loss
-from turnscript.openai_models import model_body, model_list
-from turnscript.serving import Serving
-from turnscript.sources import content_path, message_path, part_path
-from turnscript.wire import Reader
+from turnscript.apis.serving import Serving
+from turnscript.apis.shared.answers import claims_choices, of_each_choice, of_first_choice
+from turnscript.apis.shared.chunk_streams import ChunkParser
+from turnscript.apis.shared.model_lists import model_body, model_list
+from turnscript.core.conversation import Item, Part, Request, Response, System, Text, User
+from turnscript.core.error_object import encoded, error_body
+from turnscript.core.errors import InvalidRequest, TurnscriptError
+from turnscript.core.events import fold
+from turnscript.core.inputs import Source, body_bytes
+from turnscript.core.json_text import Json, plain, read_list, read_object
+from turnscript.core.losses import Loss
+from turnscript.core.message_groups import envelope_of, hints, shape_of
+from turnscript.core.source_paths import content_path, message_path, part_path
+from turnscript.core.validation import kind_of
+from turnscript.core.wire import Reader
 
 _read_strings: Reader[str | list[str]] = Reader(str | list[str])
 _read_integer: Reader[int] = Reader(int)

@@ -20,7 +20,8 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.answers import (
+from turnscript.apis.api import OFFICIAL, Api, Body, Head, Rendering, Reply, extra_of, leftover, merge
+from turnscript.apis.shared.answers import (
     Counts,
     Gathered,
     came_to_nothing,
@@ -36,9 +37,8 @@ from turnscript.answers import (
     read_usage,
     write_usage,
 )
-from turnscript.api import OFFICIAL, Api, Body, Head, Rendering, Reply, extra_of, leftover, merge
-from turnscript.chunked import ChunkEnding, asks_usage, encoded
-from turnscript.conversation import (
+from turnscript.apis.shared.chunk_streams import ChunkEnding, asks_usage, encoded
+from turnscript.core.conversation import (
     Assistant,
     Conversation,
     Extra,
@@ -51,16 +51,16 @@ from turnscript.conversation import (
     Text,
     Usage,
 )
-from turnscript.errorobject import upstream_error
-from turnscript.errors import InvalidRequest, UpstreamError
-from turnscript.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, ScoredDelta, no_event
-from turnscript.jsontext import Json, plain, read_object
-from turnscript.logprobs import TokenLogprob
-from turnscript.losses import Loss
-from turnscript.reasons import CALLED, STOP, check_end
-from turnscript.sources import not_here, part_path
-from turnscript.sse import HOLE, frame, template
-from turnscript.wire import Reader, Wire
+from turnscript.core.error_object import upstream_error
+from turnscript.core.errors import InvalidRequest, UpstreamError
+from turnscript.core.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, ScoredDelta, no_event
+from turnscript.core.finish_reasons import CALLED, STOP, check_end
+from turnscript.core.json_text import Json, plain, read_object
+from turnscript.core.logprobs import TokenLogprob
+from turnscript.core.losses import Loss
+from turnscript.core.source_paths import not_here, part_path
+from turnscript.core.sse import HOLE, frame, template
+from turnscript.core.wire import Reader, Wire
 
 ORIGIN = "openai-completions"
 OBJECT = "text_completion"

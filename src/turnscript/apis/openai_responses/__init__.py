@@ -37,7 +37,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from turnscript.api import OFFICIAL, SEED, Api, Body, Rendering, Reply
+from turnscript.apis.api import OFFICIAL, SEED, Api, Body, Rendering, Reply
 from turnscript.apis.openai_responses.declared import name_declared
 from turnscript.apis.openai_responses.objects import INPUT, WORDS
 from turnscript.apis.openai_responses.options import OPTIONS, ORIGIN
@@ -54,14 +54,14 @@ from turnscript.apis.openai_responses.stream_reading import StreamReader, claims
 from turnscript.apis.openai_responses.stream_writing import StreamWriter
 from turnscript.apis.openai_responses.tools import read_tools, write_tools
 from turnscript.apis.openai_responses.writing import write_items
-from turnscript.conversation import Hints, Item, Request, Response, Text, User
-from turnscript.errorobject import encoded, error_body
-from turnscript.errors import TurnscriptError
-from turnscript.given import Source, body_bytes
-from turnscript.jsontext import NULL, Json, plain, read_list
-from turnscript.losses import Indexed, Loss
-from turnscript.pairing import drop_generated_ids, name_results
-from turnscript.wire import mismatch
+from turnscript.core.call_pairing import drop_generated_ids, name_results
+from turnscript.core.conversation import Hints, Item, Request, Response, Text, User
+from turnscript.core.error_object import encoded, error_body
+from turnscript.core.errors import TurnscriptError
+from turnscript.core.inputs import Source, body_bytes
+from turnscript.core.json_text import NULL, Json, plain, read_list
+from turnscript.core.losses import Indexed, Loss
+from turnscript.core.wire import mismatch
 
 _EMPTY = Json(b"[]")
 _EASY_INPUT = re.compile(rb'"input"\s*:\s*\[\s*\{\s*"role"')

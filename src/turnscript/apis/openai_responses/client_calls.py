@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec import Raw as RawJson
 
-from turnscript.api import Body, leftover
+from turnscript.apis.api import Body, leftover
 from turnscript.apis.openai_responses.client_tools import is_local, says_local
 from turnscript.apis.openai_responses.slots import (
     CLIENT_CALLS,
@@ -34,10 +34,10 @@ from turnscript.apis.openai_responses.slots import (
     SHELL_CALL,
     SHELL_OUTPUT,
 )
-from turnscript.conversation import Extra, Hints, Item, Opaque, Text, ToolCall, ToolResult
-from turnscript.grouping import shape_of, slot_of
-from turnscript.jsontext import NULL, Json, is_json, json_of, members, plain, read_object, text_of
-from turnscript.readable import single_text
+from turnscript.core.conversation import Extra, Hints, Item, Opaque, Text, ToolCall, ToolResult
+from turnscript.core.json_text import NULL, Json, is_json, json_of, members, plain, read_object, text_of
+from turnscript.core.message_groups import shape_of, slot_of
+from turnscript.core.readable_text import single_text
 
 _EXEC = json_of("exec")
 _FAILED, _COMPLETED = "failed", "completed"

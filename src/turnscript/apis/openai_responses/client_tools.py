@@ -19,8 +19,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from turnscript.conversation import DECLARED_AS, Extra, Tool
-from turnscript.jsontext import Json, json_of, plain
+from turnscript.core.conversation import DECLARED_AS, Extra, Tool
+from turnscript.core.json_text import Json, json_of, plain
 
 LOCAL_SHELL, SHELL, PATCH = "local_shell", "shell", "apply_patch"
 _ENVIRONMENT, _LOCAL = "environment", "local"

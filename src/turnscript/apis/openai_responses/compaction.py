@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import msgspec
 
 from turnscript.apis.openai_responses.listed import whole, with_id
-from turnscript.conversation import Item, Opaque, Request, System, Thinking, ToolsChange
-from turnscript.jsontext import json_of, plain, read_list, read_object
-from turnscript.serving import Compacting
+from turnscript.apis.serving import Compacting
+from turnscript.core.conversation import Item, Opaque, Request, System, Thinking, ToolsChange
+from turnscript.core.json_text import json_of, plain, read_list, read_object
 
 TRIGGER, COMPACTION, UPDATE = "compaction_trigger", "compaction", "configuration_update"
 _KEPT = ("id", "created_at", "usage")

@@ -11,8 +11,8 @@ from collections.abc import Container, Iterable, Mapping
 from turnscript.apis.openai_responses.client_calls import name_of, settle_client_items
 from turnscript.apis.openai_responses.slots import CLIENT_CALLS, TOOL_SEARCH_CALL
 from turnscript.apis.openai_responses.tools import NAMESPACE
-from turnscript.conversation import DECLARED_AS, Item, Opaque, Request, ToolCall, ToolsChange, all_tools
-from turnscript.grouping import slot_of
+from turnscript.core.conversation import DECLARED_AS, Item, Opaque, Request, ToolCall, ToolsChange, all_tools
+from turnscript.core.message_groups import slot_of
 
 OWN_CALLS = CLIENT_CALLS | {TOOL_SEARCH_CALL}
 """The slots of calls whose items have no name."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from turnscript.conversation import Request
-from turnscript.jsontext import plain
-from turnscript.serving import CacheVerdict, Diagnosing
+from turnscript.apis.serving import CacheVerdict, Diagnosing
+from turnscript.core.conversation import Request
+from turnscript.core.json_text import plain
 
 _EARLIER = "comparison_response_id"
 _REASONS = {

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 from msgspec import Raw as RawJson
 
-from turnscript.api import OFFICIAL, Api, Body
+from turnscript.apis.api import OFFICIAL, Api, Body
 from turnscript.apis.openai_responses.tools import write_tools
 from turnscript.apis.openai_responses.writing import Writer
-from turnscript.conversation import Extra, Request
-from turnscript.grouping import slot_of
-from turnscript.jsontext import Json
+from turnscript.core.conversation import Extra, Request
+from turnscript.core.json_text import Json
+from turnscript.core.message_groups import slot_of
 
 _encode = msgspec.json.Encoder().encode
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from turnscript.api import Body
-from turnscript.errorobject import error_body, upstream_error
-from turnscript.errors import TurnscriptError, UpstreamError
-from turnscript.faults import Kind, fault_of
-from turnscript.jsontext import Json, plain, read_object
+from turnscript.apis.api import Body
+from turnscript.core.error_kinds import Kind, fault_of
+from turnscript.core.error_object import error_body, upstream_error
+from turnscript.core.errors import TurnscriptError, UpstreamError
+from turnscript.core.json_text import Json, plain, read_object
 
 _CODES: dict[Kind, str] = {
     "overflow": "context_length_exceeded",

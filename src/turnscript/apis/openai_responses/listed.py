@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Raw as RawJson
 
-from turnscript.jsontext import Json, plain
+from turnscript.core.json_text import Json, plain
 
 
 def whole(item: dict[str, Json]) -> dict[str, Any]:

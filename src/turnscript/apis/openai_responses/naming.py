@@ -13,12 +13,12 @@ from hashlib import blake2b
 
 import msgspec
 
-from turnscript.answers import free_text, is_whole
 from turnscript.apis.openai_responses.client_calls import ID_PREFIXES, fits
 from turnscript.apis.openai_responses.declared import OWN_CALLS
 from turnscript.apis.openai_responses.slots import CLIENT_CALLS
 from turnscript.apis.openai_responses.tools import NAMESPACE, NAMESPACE_SEPARATOR
-from turnscript.conversation import (
+from turnscript.apis.shared.answers import free_text, is_whole
+from turnscript.core.conversation import (
     DECLARED_AS,
     Assistant,
     Hints,
@@ -30,8 +30,8 @@ from turnscript.conversation import (
     ToolResult,
     all_tools,
 )
-from turnscript.grouping import slot_of
-from turnscript.losses import Loss
+from turnscript.core.losses import Loss
+from turnscript.core.message_groups import slot_of
 
 _PREFIXES: dict[type, str] = {Assistant: "msg_", Thinking: "rs_", ToolResult: "fco_"}
 

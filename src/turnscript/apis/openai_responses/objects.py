@@ -10,8 +10,8 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.jsontext import Json
-from turnscript.wire import Wire
+from turnscript.core.json_text import Json
+from turnscript.core.wire import Wire
 
 # Content parts.
 

@@ -10,13 +10,23 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.api import THOUGHTS, Body, Option, Rendering, extra_of, leftover, object_setting, own_setting, setting
+from turnscript.apis.api import (
+    THOUGHTS,
+    Body,
+    Option,
+    Rendering,
+    extra_of,
+    leftover,
+    object_setting,
+    own_setting,
+    setting,
+)
 from turnscript.apis.openai_responses.client_tools import LOCAL_SHELL, PATCH, SHELL
 from turnscript.apis.openai_responses.tools import SEARCH
-from turnscript.conversation import DECLARED_AS, Request, ResponseFormat, ToolChoice, all_tools
-from turnscript.jsontext import Json, plain, read_list, read_object
-from turnscript.toolchoice import left_choice, read_word, write_word
-from turnscript.wire import Reader, Verbatim, Wire, mismatch
+from turnscript.apis.shared.tool_choices import left_choice, read_word, write_word
+from turnscript.core.conversation import DECLARED_AS, Request, ResponseFormat, ToolChoice, all_tools
+from turnscript.core.json_text import Json, plain, read_list, read_object
+from turnscript.core.wire import Reader, Verbatim, Wire, mismatch
 
 ORIGIN = "openai-responses"
 

@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterable
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.answers import Counts, is_whole
 from turnscript.apis.openai_responses.errors import failure
-from turnscript.conversation import Assistant, Extra, Item, Refusal, ToolCall
-from turnscript.errors import UpstreamError
-from turnscript.jsontext import Json
-from turnscript.losses import LossKind
-from turnscript.reasons import CALLED, FILTERED, LENGTH, STOP, check_end, meaning
-from turnscript.wire import Reader, Wire
+from turnscript.apis.shared.answers import Counts, is_whole
+from turnscript.core.conversation import Assistant, Extra, Item, Refusal, ToolCall
+from turnscript.core.errors import UpstreamError
+from turnscript.core.finish_reasons import CALLED, FILTERED, LENGTH, STOP, check_end, meaning
+from turnscript.core.json_text import Json
+from turnscript.core.losses import LossKind
+from turnscript.core.wire import Reader, Wire
 
 COMPLETED, INCOMPLETE, FAILED, CANCELLED = "completed", "incomplete", "failed", "cancelled"
 IN_PROGRESS = "in_progress"

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from turnscript.answers import is_whole
-from turnscript.api import OFFICIAL, Api, Body, Rendering
+from turnscript.apis.api import OFFICIAL, Api, Body, Rendering
 from turnscript.apis.openai_responses.client_calls import begun_body, call_body, settle_call
 from turnscript.apis.openai_responses.naming import Named, Naming
 from turnscript.apis.openai_responses.options import ORIGIN
@@ -36,9 +35,9 @@ from turnscript.apis.openai_responses.slots import (
     TOOL_SEARCH_OUTPUT,
 )
 from turnscript.apis.openai_responses.writing import Writer, search_call
-from turnscript.byhand import text_only
-from turnscript.citations import take_pages
-from turnscript.conversation import (
+from turnscript.apis.shared.answers import is_whole
+from turnscript.apis.shared.citations import take_pages
+from turnscript.core.conversation import (
     Assistant,
     Conversation,
     Item,
@@ -51,11 +50,12 @@ from turnscript.conversation import (
     ToolCall,
     ToolResult,
 )
-from turnscript.grouping import shape_of, slot_of
-from turnscript.jsontext import Json, read_object
-from turnscript.logprobs import Candidate, TokenLogprob, data_of
-from turnscript.sources import part_path
-from turnscript.wire import missing
+from turnscript.core.json_text import Json, read_object
+from turnscript.core.logprobs import Candidate, TokenLogprob, data_of
+from turnscript.core.message_groups import shape_of, slot_of
+from turnscript.core.source_paths import part_path
+from turnscript.core.validation import text_only
+from turnscript.core.wire import missing
 
 _ALWAYS = {"annotations": b"[]", "logprobs": b"[]"}
 _NULL = Json(b"null")

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from turnscript.api import Body, Rendering, extra_of, leftover
+from turnscript.apis.api import Body, Rendering, extra_of, leftover
 from turnscript.apis.openai_responses.objects import (
     InputAudio,
     InputFile,
@@ -23,13 +23,13 @@ from turnscript.apis.openai_responses.objects import (
     ReasoningText,
     SummaryText,
 )
-from turnscript.conversation import Audio, Document, Extra, Image, Item, Part, Raw, Refusal, Text
-from turnscript.jsontext import json_of, plain
-from turnscript.losses import part_path as part_of_message
-from turnscript.media import data_url, split_data_url
-from turnscript.readable import readable
-from turnscript.sources import part_path
-from turnscript.wire import Verbatim, Wire
+from turnscript.core.conversation import Audio, Document, Extra, Image, Item, Part, Raw, Refusal, Text
+from turnscript.core.data_urls import data_url, split_data_url
+from turnscript.core.json_text import json_of, plain
+from turnscript.core.losses import part_path as part_of_message
+from turnscript.core.readable_text import readable
+from turnscript.core.source_paths import part_path
+from turnscript.core.wire import Verbatim, Wire
 
 INPUT, OUTPUT, SUMMARY, REASONING = "input_text", "output_text", "summary_text", "reasoning_text"
 REFUSAL = "refusal"

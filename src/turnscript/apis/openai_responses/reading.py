@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from turnscript.api import extra_of
+from turnscript.apis.api import extra_of
 from turnscript.apis.openai_responses.client_calls import read_client_item
 from turnscript.apis.openai_responses.objects import (
     AdditionalTools,
@@ -42,7 +42,7 @@ from turnscript.apis.openai_responses.slots import (
     reasoning_ids,
 )
 from turnscript.apis.openai_responses.tools import read_tools
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Assistant,
     Extra,
     Hints,
@@ -57,10 +57,10 @@ from turnscript.conversation import (
     ToolsChange,
     User,
 )
-from turnscript.grouping import hints, slot_of
-from turnscript.jsontext import Json, json_of, plain, read_list, read_object, text_of
-from turnscript.losses import Indexed
-from turnscript.wire import Reader, Verbatim, mismatch, missing
+from turnscript.core.json_text import Json, json_of, plain, read_list, read_object, text_of
+from turnscript.core.losses import Indexed
+from turnscript.core.message_groups import hints, slot_of
+from turnscript.core.wire import Reader, Verbatim, mismatch, missing
 
 _EASY: Reader[EasyMessage] = Reader(EasyMessage)
 _TYPED: Reader[Any] = Reader(TypedItem)

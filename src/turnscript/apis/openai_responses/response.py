@@ -10,17 +10,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from turnscript.answers import (
-    created_of,
-    lose_foreign,
-    lose_usage,
-    nameless,
-    one_text,
-    read_usage,
-    tier_of,
-    write_usage,
-)
-from turnscript.api import Api, Body, Reply, extra_of, leftover, merge
+from turnscript.apis.api import Api, Body, Reply, extra_of, leftover, merge
 from turnscript.apis.openai_responses.echo import SAMPLED, Echo
 from turnscript.apis.openai_responses.errors import failure
 from turnscript.apis.openai_responses.naming import made_item_id, response_id
@@ -38,13 +28,23 @@ from turnscript.apis.openai_responses.outcome import (
 )
 from turnscript.apis.openai_responses.output import Output, read_output, settle
 from turnscript.apis.openai_responses.parts import OUTPUT
-from turnscript.citations import with_pages_on_text
-from turnscript.conversation import Extra, Issue, Item, Request, Response
-from turnscript.errors import InvalidRequest
-from turnscript.events import MessageEnd
-from turnscript.given import Source, body_bytes
-from turnscript.jsontext import Json, excerpt, json_of, plain, read_object
-from turnscript.losses import Loss
+from turnscript.apis.shared.answers import (
+    created_of,
+    lose_foreign,
+    lose_usage,
+    nameless,
+    one_text,
+    read_usage,
+    tier_of,
+    write_usage,
+)
+from turnscript.apis.shared.citations import with_pages_on_text
+from turnscript.core.conversation import Extra, Issue, Item, Request, Response
+from turnscript.core.errors import InvalidRequest
+from turnscript.core.events import MessageEnd
+from turnscript.core.inputs import Source, body_bytes
+from turnscript.core.json_text import Json, excerpt, json_of, plain, read_object
+from turnscript.core.losses import Loss
 
 _NO_NAME = Json(b'""')
 

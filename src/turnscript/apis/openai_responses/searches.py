@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from turnscript.apis.openai_responses.slots import STRING, TOOL_SEARCH_CALL, TOOL_SEARCH_OUTPUT
 from turnscript.apis.openai_responses.tools import SEARCH, found_text, is_client_run, read_tools
-from turnscript.conversation import (
+from turnscript.core.conversation import (
     Extra,
     Hints,
     Item,
@@ -24,8 +24,8 @@ from turnscript.conversation import (
     ToolResult,
     ToolsChange,
 )
-from turnscript.errors import InvalidRequest
-from turnscript.jsontext import Json, is_object, plain, read_list, read_object, text_of
+from turnscript.core.errors import InvalidRequest
+from turnscript.core.json_text import Json, is_object, plain, read_list, read_object, text_of
 
 
 def read_search(kind: str, value: Json, at: str) -> list[Item]:

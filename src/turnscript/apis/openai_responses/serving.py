@@ -18,14 +18,14 @@ from turnscript.apis.openai_responses.errors import failure_of, flat_error
 from turnscript.apis.openai_responses.listed import whole, with_id
 from turnscript.apis.openai_responses.reading import read_items
 from turnscript.apis.openai_responses.slots import CLIENT_OUTPUTS, INSTRUCTIONS, INSTRUCTIONS_LIST
-from turnscript.conversation import Item, Opaque, Request, Thinking
-from turnscript.errors import InvalidRequest, TurnscriptError
-from turnscript.grouping import slot_of
-from turnscript.jsontext import NULL, Json, plain, read_list, read_object
-from turnscript.openai_models import model_body, model_list
-from turnscript.serving import EffortChange, Serving, Stored, unasked
-from turnscript.sse import frame
-from turnscript.wire import mismatch
+from turnscript.apis.serving import EffortChange, Serving, Stored, unasked
+from turnscript.apis.shared.model_lists import model_body, model_list
+from turnscript.core.conversation import Item, Opaque, Request, Thinking
+from turnscript.core.errors import InvalidRequest, TurnscriptError
+from turnscript.core.json_text import NULL, Json, plain, read_list, read_object
+from turnscript.core.message_groups import slot_of
+from turnscript.core.sse import frame
+from turnscript.core.wire import mismatch
 
 REFERENCE = "item_reference"
 SEALS = "reasoning.encrypted_content"

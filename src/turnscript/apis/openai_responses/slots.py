@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from turnscript.conversation import Item, Thinking
-from turnscript.grouping import slot_of
+from turnscript.core.conversation import Item, Thinking
+from turnscript.core.message_groups import slot_of
 
 INSTRUCTIONS = "instructions"
 INSTRUCTIONS_LIST = "instructions_list"

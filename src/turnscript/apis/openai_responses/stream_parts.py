@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from turnscript.api import Body
+from turnscript.apis.api import Body
 from turnscript.apis.openai_responses.naming import Named
 from turnscript.apis.openai_responses.output import told_token
 from turnscript.apis.openai_responses.parts import OUTPUT, REASONING, REFUSAL, blank_part
-from turnscript.conversation import Assistant, Item, Part, Refusal, Text, Thinking, ToolCall
-from turnscript.logprobs import TokenLogprob
+from turnscript.core.conversation import Assistant, Item, Part, Refusal, Text, Thinking, ToolCall
+from turnscript.core.logprobs import TokenLogprob
 
 
 class LivePart:

@@ -15,8 +15,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from turnscript.answers import nameless, read_count
-from turnscript.api import Head, extra_of
+from turnscript.apis.api import Head, extra_of
 from turnscript.apis.openai_responses.errors import failure
 from turnscript.apis.openai_responses.options import ORIGIN
 from turnscript.apis.openai_responses.outcome import (
@@ -36,12 +35,13 @@ from turnscript.apis.openai_responses.output import (
 )
 from turnscript.apis.openai_responses.response import ending, untold_call
 from turnscript.apis.openai_responses.told_parts import ToldPart, announced_call, names_of, namespace_of, refuses
-from turnscript.behind import DONE, Behind
-from turnscript.conversation import Assistant, Issue, Item, Opaque, Refusal, Thinking, ToolCall
-from turnscript.errors import InvalidRequest, UpstreamError
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
-from turnscript.jsontext import Json, plain, read_object
-from turnscript.sse import SseReader
+from turnscript.apis.shared.answers import nameless, read_count
+from turnscript.core.conversation import Assistant, Issue, Item, Opaque, Refusal, Thinking, ToolCall
+from turnscript.core.errors import InvalidRequest, UpstreamError
+from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.core.json_text import Json, plain, read_object
+from turnscript.core.sse import SseReader
+from turnscript.core.unread_stream import DONE, Behind
 
 _LIFECYCLE = frozenset({"response.created", "response.queued", "response.in_progress"})
 _TERMINALS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})

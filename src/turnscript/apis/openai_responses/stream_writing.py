@@ -18,8 +18,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw as RawJson
 
-from turnscript.answers import came_to_nothing, is_whole
-from turnscript.api import Api, Body, Reply
+from turnscript.apis.api import Api, Body, Reply
 from turnscript.apis.openai_responses.client_calls import command_events
 from turnscript.apis.openai_responses.errors import failure_of, flat_error
 from turnscript.apis.openai_responses.naming import response_id
@@ -38,10 +37,11 @@ from turnscript.apis.openai_responses.parts import (
 from turnscript.apis.openai_responses.response import Report, lose_stop, own_extra, told_status
 from turnscript.apis.openai_responses.slots import CLIENT_CALLS
 from turnscript.apis.openai_responses.stream_parts import LivePart
-from turnscript.citations import with_pages_on_ends
-from turnscript.conversation import Assistant, Item, Request, Thinking, ToolCall
-from turnscript.errors import InvalidConversation, TurnscriptError, UpstreamError, half_a_pair
-from turnscript.events import (
+from turnscript.apis.shared.answers import came_to_nothing, is_whole
+from turnscript.apis.shared.citations import with_pages_on_ends
+from turnscript.core.conversation import Assistant, Item, Request, Thinking, ToolCall
+from turnscript.core.errors import InvalidConversation, TurnscriptError, UpstreamError, half_a_pair
+from turnscript.core.events import (
     Event,
     MessageEnd,
     NextText,
@@ -52,9 +52,9 @@ from turnscript.events import (
     ScoredDelta,
     no_event,
 )
-from turnscript.grouping import slot_of
-from turnscript.jsontext import Json, read_list
-from turnscript.sse import HOLE, comment, frame, template
+from turnscript.core.json_text import Json, read_list
+from turnscript.core.message_groups import slot_of
+from turnscript.core.sse import HOLE, comment, frame, template
 
 _encode = msgspec.json.Encoder().encode
 _join = b"".join

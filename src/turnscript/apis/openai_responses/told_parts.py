@@ -8,9 +8,9 @@ import msgspec
 
 from turnscript.apis.openai_responses.client_calls import name_of
 from turnscript.apis.openai_responses.output import content_text
-from turnscript.conversation import Assistant, Item, Part, Refusal, Text, Thinking, ToolCall
-from turnscript.events import Event, NextText, PartDelta, PartEnd
-from turnscript.jsontext import Json
+from turnscript.core.conversation import Assistant, Item, Part, Refusal, Text, Thinking, ToolCall
+from turnscript.core.events import Event, NextText, PartDelta, PartEnd
+from turnscript.core.json_text import Json
 
 
 class ToldPart:

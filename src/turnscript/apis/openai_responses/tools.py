@@ -13,12 +13,12 @@ from typing import Any
 
 from msgspec import UNSET
 
-from turnscript.api import Body, Rendering, extra_of
+from turnscript.apis.api import Body, Rendering, extra_of
 from turnscript.apis.openai_responses.client_tools import client_tool
 from turnscript.apis.openai_responses.objects import CustomTool, FunctionTool, NamespaceTool, TypedTool
-from turnscript.conversation import DECLARED_AS, Extra, Tool, loaded
-from turnscript.jsontext import Json, plain, read_object
-from turnscript.wire import Reader, Verbatim
+from turnscript.core.conversation import DECLARED_AS, Extra, Tool, loaded
+from turnscript.core.json_text import Json, plain, read_object
+from turnscript.core.wire import Reader, Verbatim
 
 ABSENT = "absent"
 NAMESPACE = "namespace"

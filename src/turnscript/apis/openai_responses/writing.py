@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Raw as RawJson
 
-from turnscript.api import SEED, Body, Rendering, merge
+from turnscript.apis.api import SEED, Body, Rendering, merge
 from turnscript.apis.openai_responses.client_calls import call_body, output_body
 from turnscript.apis.openai_responses.options import ORIGIN
 from turnscript.apis.openai_responses.parts import INPUT, OUTPUT, REASONING, SUMMARY, Place, write_parts
@@ -26,8 +26,8 @@ from turnscript.apis.openai_responses.slots import (
     reasoning_ids,
 )
 from turnscript.apis.openai_responses.tools import NAMESPACE_SEPARATOR, found_text, write_tools
-from turnscript.byhand import text_only
-from turnscript.conversation import (
+from turnscript.core.call_pairing import call_ids, is_generated, kept_ids, told
+from turnscript.core.conversation import (
     Assistant,
     Extra,
     Hints,
@@ -42,11 +42,11 @@ from turnscript.conversation import (
     ToolsChange,
     User,
 )
-from turnscript.grouping import is_joined, shape_of, slot_of
-from turnscript.jsontext import is_object
-from turnscript.pairing import call_ids, is_generated, kept_ids, told
-from turnscript.readable import single_text
-from turnscript.sources import message_path, telling
+from turnscript.core.json_text import is_object
+from turnscript.core.message_groups import is_joined, shape_of, slot_of
+from turnscript.core.readable_text import single_text
+from turnscript.core.source_paths import message_path, telling
+from turnscript.core.validation import text_only
 
 
 def write_items(body: Body, rendering: Rendering) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from turnscript.cli.failures import USAGE, Failed
-from turnscript.errors import UnknownName
+from turnscript.core.errors import UnknownName
 
 COMMANDS = {
     "inspect": "Tell what files hold: form, roles, lengths.",

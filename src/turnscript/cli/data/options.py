@@ -15,6 +15,7 @@ from click.shell_completion import CompletionItem
 
 from turnscript.cli.options import VARIANT_HELP, Option
 from turnscript.cli.prompt import FormatName
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets.hosted_tools import HOSTED
 from turnscript.datasets.plan import (
     DEDUPS,
@@ -30,7 +31,6 @@ from turnscript.datasets.plan import (
     read_plan,
 )
 from turnscript.datasets.train import WORDS
-from turnscript.errors import InvalidInput
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -10,8 +10,8 @@ from pathlib import PurePath
 
 from msgspec import Struct
 
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets.files.troubles import reading, unusable
-from turnscript.errors import InvalidInput
 
 COMPRESSED = frozenset({".gz", ".bz2", ".xz", ".zst", ".zstd"})
 LINES = frozenset({".jsonl", ".ndjson"})

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Protocol, cast
 
+from turnscript.core.errors import Unsupported
 from turnscript.datasets.files.rowbytes import Rows
 from turnscript.datasets.rows import RawRow
-from turnscript.errors import Unsupported
 
 
 class Tables(Protocol):

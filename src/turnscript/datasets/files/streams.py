@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import IO, Protocol, cast
 
+from turnscript.core.errors import Unsupported
 from turnscript.datasets.files.troubles import reading
-from turnscript.errors import Unsupported
 
 BLOCK = 1 << 18
 """So many bytes are read at once: enough to make the cost of a block vanish, and few enough to stay in the cache."""

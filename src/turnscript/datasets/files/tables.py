@@ -14,12 +14,12 @@ import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets.files.columns import Unsayable, rows_of
 from turnscript.datasets.files.rowbytes import Gathered, Rows, head, too_large, truncated
 from turnscript.datasets.files.troubles import reading, unusable
 from turnscript.datasets.problems import Problem
 from turnscript.datasets.rows import RawRow, Readings
-from turnscript.errors import InvalidInput
 
 _BATCH_BYTES = 4 << 20
 _BATCH_ROWS = 1000

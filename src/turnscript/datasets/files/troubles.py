@@ -6,7 +6,7 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from turnscript.errors import InvalidInput
+from turnscript.core.errors import InvalidInput
 
 _REMEDIES = {
     errno.ENOENT: "check the path",

@@ -22,9 +22,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from turnscript.api import Api
-from turnscript.behind import BEHIND
-from turnscript.conversation import Assistant, Conversation, Item, Request, Response, Text, Thinking
+from turnscript.apis.api import Api
+from turnscript.convert.recording import api_of, is_stream
+from turnscript.convert.registry import apis, get_api
+from turnscript.core.conversation import Assistant, Conversation, Item, Request, Response, Text, Thinking
+from turnscript.core.errors import InvalidInput, UpstreamError
+from turnscript.core.events import fold
+from turnscript.core.finish_reasons import is_cut
+from turnscript.core.json_text import Json
+from turnscript.core.unread_stream import BEHIND
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.members import (
     CONVERSATIONAL,
@@ -42,12 +48,6 @@ from turnscript.datasets.members import (
 from turnscript.datasets.members import record as members_of_row
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.row_checks import check_items
-from turnscript.errors import InvalidInput, UpstreamError
-from turnscript.events import fold
-from turnscript.jsontext import Json
-from turnscript.reasons import is_cut
-from turnscript.recording import api_of, is_stream
-from turnscript.registry import apis, get_api
 
 _PAIRS = (
     ("request", "response"),

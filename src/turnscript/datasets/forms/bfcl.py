@@ -23,7 +23,8 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from turnscript.conversation import Assistant, Item, Request, Text, ToolCall
+from turnscript.core.conversation import Assistant, Item, Request, Text, ToolCall
+from turnscript.core.json_text import Json, json_of, text_of
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.members import check_unread
 from turnscript.datasets.problems import BadRow, Code
@@ -44,7 +45,6 @@ from turnscript.datasets.traces import (
     request_of,
     value_of,
 )
-from turnscript.jsontext import Json, json_of, text_of
 
 _TRUTH = "ground_truth"
 

@@ -28,7 +28,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from turnscript.conversation import Request
+from turnscript.core.conversation import Request
+from turnscript.core.json_text import Json
 from turnscript.datasets.form import WHOLE, Example, Form
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.session_notes import NOTES
@@ -43,7 +44,6 @@ from turnscript.datasets.traces import (
     request_of,
     untrained,
 )
-from turnscript.jsontext import Json
 
 _BLOCK = re.compile(r"\$\.messages\[(\d+)\](?:\.content\[(\d+)\])?")
 

@@ -30,7 +30,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from turnscript.conversation import Item, Opaque, ToolCall, ToolResult
+from turnscript.core.call_pairing import name_results
+from turnscript.core.conversation import Item, Opaque, ToolCall, ToolResult
+from turnscript.core.json_text import Json, json_of, members, type_name
 from turnscript.datasets.form import WHOLE, Example, Form
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.sessions import lines_of, read_as
@@ -49,8 +51,6 @@ from turnscript.datasets.traces import (
     untrained,
     value_of,
 )
-from turnscript.jsontext import Json, json_of, members, type_name
-from turnscript.pairing import name_results
 
 _ITEM, _EVENT, _META, _COMPACTED = "response_item", "event_msg", "session_meta", "compacted"
 _NOTES = frozenset({"token_usage_record", "turn_context", "world_state"})

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from turnscript.conversation import Request
+from turnscript.core.conversation import Request
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.members import (
     Members,

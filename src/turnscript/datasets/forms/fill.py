@@ -16,14 +16,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from turnscript.conversation import Request
+from turnscript.core.conversation import Request
+from turnscript.core.errors import InvalidRequest
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.members import absent, check_unread, check_wanted, record, required_text, unread
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.engine.files import FileSequence
 from turnscript.engine.files_json import FILES, LEADING, files_of, is_files
 from turnscript.engine.fill import Fill
-from turnscript.errors import InvalidRequest
 
 _BEFORE, _BEHIND, _BETWEEN = ("prefix", "prompt"), "suffix", ("middle", "completion")
 

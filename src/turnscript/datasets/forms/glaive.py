@@ -17,7 +17,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from turnscript.conversation import Tool
+from turnscript.core.conversation import Tool
+from turnscript.core.json_text import Json
 from turnscript.datasets.chat_rows import read_tools, spelled_list
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.members import check_unread, json_in, quoted, record, required_text, text_member, unread
@@ -25,7 +26,6 @@ from turnscript.datasets.members import spelled as object_text
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.turns import Turns
 from turnscript.datasets.weights import take_weight_of_row
-from turnscript.jsontext import Json
 
 _END = "<|endoftext|>"
 _CALL = "<functioncall>"

@@ -21,7 +21,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from turnscript.conversation import Assistant, Item, System, Tool, ToolResult, User
+from turnscript.core.conversation import Assistant, Item, System, Tool, ToolResult, User
+from turnscript.core.json_text import Json
 from turnscript.datasets.chat_rows import read_tools, spelled_list
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.members import (
@@ -42,7 +43,6 @@ from turnscript.datasets.tagged_calls import is_tagged, split_tagged, value_in
 from turnscript.datasets.tagged_thoughts import split_thought
 from turnscript.datasets.turns import Turns
 from turnscript.datasets.weights import take_weight, take_weight_of_row
-from turnscript.jsontext import Json
 
 _READS = ("conversations", "messages", "tools")
 _CALLS = frozenset({"tool_calls", "function_call"})

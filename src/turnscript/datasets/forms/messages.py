@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from turnscript.conversation import Item, System, Text, text_content
+from turnscript.core.conversation import Item, System, Text, text_content
 from turnscript.datasets.chat_rows import Chat, read_clean, read_messages, same_text, score_messages
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.members import (

@@ -29,7 +29,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from turnscript.conversation import Assistant, Item, Part, Text, User
+from turnscript.core.conversation import Assistant, Item, Part, Text, User
 from turnscript.datasets.form import WHOLE, Example, Form
 from turnscript.datasets.members import check_decoded, unread
 from turnscript.datasets.problems import BadRow, Code

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from turnscript.core.json_text import Json
 from turnscript.datasets.chat_rows import example_of, read_joined, read_tools, score_messages
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.members import (
@@ -32,7 +33,6 @@ from turnscript.datasets.members import (
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.turns import Turns
 from turnscript.datasets.weights import take_weight
-from turnscript.jsontext import Json
 
 _PAIRS = (
     ("prompt", "completion"),

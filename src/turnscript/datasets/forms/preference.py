@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from turnscript.core.json_text import Json, same
 from turnscript.datasets.chat_rows import (
     example_of,
     read_joined,
@@ -47,7 +48,6 @@ from turnscript.datasets.members import (
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.turns import Turns
 from turnscript.datasets.weights import take_weight, with_row
-from turnscript.jsontext import Json, same
 
 _CHOSEN = "chosen"
 _ANSWERS = (_CHOSEN, "rejected")

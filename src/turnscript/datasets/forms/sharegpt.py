@@ -19,7 +19,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from turnscript.conversation import Assistant, System, User
+from turnscript.core.conversation import Assistant, System, User
+from turnscript.core.errors import InvalidRequest
+from turnscript.core.json_text import Json, utf8
+from turnscript.core.losses import Indexed
 from turnscript.datasets.chat_rows import read_tools
 from turnscript.datasets.clean_rows import may_hold_tags
 from turnscript.datasets.form import Example, Form, Spoken
@@ -48,9 +51,6 @@ from turnscript.datasets.tagged_calls import may_be_tagged, refuse_tagged
 from turnscript.datasets.tagged_thoughts import OPENING, may_think, split_thought
 from turnscript.datasets.turns import Turns
 from turnscript.datasets.weights import KNOWN_MARKS, take_weight, take_weight_of_row
-from turnscript.errors import InvalidRequest
-from turnscript.jsontext import Json, utf8
-from turnscript.losses import Indexed
 
 _LISTS = ("conversations", "conversation")
 _READS = (*_LISTS, "system", "tools")

@@ -22,7 +22,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from turnscript.conversation import Hints, Item, Part, Text, Thinking
+from turnscript.core.conversation import Hints, Item, Part, Text, Thinking
+from turnscript.core.json_text import Json
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.members import check_unread
 from turnscript.datasets.problems import BadRow, Code
@@ -45,7 +46,6 @@ from turnscript.datasets.traces import (
     untrained,
     value_of,
 )
-from turnscript.jsontext import Json
 
 _SAID = ("role", "content", "tool_calls", "reasoning_content", "function_call", "name", "tool_call_id")
 _NOTES = ("message_type", "agent", "thought", "tool_call_ids")

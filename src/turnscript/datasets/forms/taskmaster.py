@@ -27,7 +27,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from turnscript.conversation import Assistant, Item, Part, Text, ToolCall, ToolResult, User
+from turnscript.core.conversation import Assistant, Item, Part, Text, ToolCall, ToolResult, User
+from turnscript.core.json_text import Json, text_of
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.members import check_unread
 from turnscript.datasets.problems import BadRow, Code
@@ -41,7 +42,6 @@ from turnscript.datasets.traces import (
     request_of_items,
     text_of_member,
 )
-from turnscript.jsontext import Json, text_of
 
 _SPEAKERS: dict[str, type[User | Assistant]] = {"user": User, "assistant": Assistant}
 _CALL, _REQUEST, _RESPONSE = "api_call", "request", "response"

@@ -19,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from turnscript.conversation import ToolResult
+from turnscript.core.conversation import ToolResult
+from turnscript.core.json_text import Json, json_of
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.members import arguments_of, check_unread
 from turnscript.datasets.problems import BadRow, Code
@@ -39,7 +40,6 @@ from turnscript.datasets.traces import (
     under,
     value_of,
 )
-from turnscript.jsontext import Json, json_of
 
 _CALLER = "requestor"  # codespell:ignore requestor
 _RUN = ("termination_reason", "reward_info", "agent_cost", "user_cost")

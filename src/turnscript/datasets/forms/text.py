@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from turnscript.conversation import Request
+from turnscript.core.conversation import Request
+from turnscript.core.json_text import is_object
 from turnscript.datasets.form import TRANSCRIPT, Example, Form
 from turnscript.datasets.members import (
     absent,
@@ -33,7 +34,6 @@ from turnscript.datasets.members import (
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.transcript_claims import chat_in
 from turnscript.datasets.weights import weight_of
-from turnscript.jsontext import is_object
 
 _SPEAKERS = ("role", "speaker")
 """Members of rows that are turns: their text is what one side of a conversation says."""

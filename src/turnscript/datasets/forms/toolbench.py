@@ -29,7 +29,9 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from turnscript.conversation import Assistant, Item, Part, Request, System, Text, ToolCall, ToolResult, User
+from turnscript.core.conversation import Assistant, Item, Part, Request, System, Text, ToolCall, ToolResult, User
+from turnscript.core.json_text import Json, is_json, json_of
+from turnscript.core.message_groups import mark_turns
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.members import check_decoded, check_unread
 from turnscript.datasets.problems import BadRow, Code
@@ -52,8 +54,6 @@ from turnscript.datasets.traces import (
     untrained,
     value_of,
 )
-from turnscript.grouping import mark_turns
-from turnscript.jsontext import Json, is_json, json_of
 
 _ACTION = re.compile(r"\n?Action:(?P<name>[^\n]*+)\n\s*Action Input:[ \t]*(?P<input>.*)\Z", re.DOTALL)
 _THOUGHT = re.compile(r"\A\s*Thought:[ \t]*")

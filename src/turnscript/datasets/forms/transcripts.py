@@ -15,16 +15,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from turnscript.conversation import Request
-from turnscript.convert import parse
+from turnscript.convert.file_documents import files_in
+from turnscript.convert.registry import formats, get_format
+from turnscript.convert.verbs import parse
+from turnscript.core.conversation import Request
 from turnscript.datasets.form import TRANSCRIPT, Example, Form
 from turnscript.datasets.members import check_unread, required_text, whole
 from turnscript.datasets.members import record as members_of_row
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.row_checks import check_items
-from turnscript.file_documents import files_in
-from turnscript.format import Format
-from turnscript.registry import formats, get_format
+from turnscript.formats.format import Format
 
 _MEMBERS = ("text", "transcript", "conversation")
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets.output import Batch, OutputFacts
-from turnscript.errors import InvalidInput
 
 Sample = tuple[list[int], list[int], list[int], list[str]]
 """Ids, weights, starts and sources."""

@@ -31,10 +31,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from turnscript.core.errors import InvalidInput, Unsupported
 from turnscript.datasets.output import Batch, Output, OutputFacts, OutputWriter
 from turnscript.datasets.outputs._samples import NARROW, READ, check_ids
 from turnscript.datasets.shardfiles import Unfinished, sync_folder
-from turnscript.errors import InvalidInput, Unsupported
 
 MAGIC = b"MMIDIDX\x00\x00"
 VERSION = 1

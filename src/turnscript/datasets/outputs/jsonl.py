@@ -19,10 +19,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Raw, Struct
 
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets.output import Batch, Output, OutputFacts, OutputWriter
 from turnscript.datasets.outputs._samples import LABELLED, READ, Sample, batch_of, check_ids, each
 from turnscript.datasets.shardfiles import Unfinished, sync_folder
-from turnscript.errors import InvalidInput
 
 _Id = Annotated[int, Meta(ge=0, lt=1 << 32)]
 _Weight = Annotated[int, Meta(ge=0, lt=1 << 8)]

@@ -19,10 +19,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from turnscript.core.errors import InvalidInput, Unsupported
 from turnscript.datasets.output import Batch, Output, OutputFacts, OutputWriter
 from turnscript.datasets.outputs._samples import LABELLED, NARROW, check_ids
 from turnscript.datasets.shardfiles import Unfinished, sync_folder
-from turnscript.errors import InvalidInput, Unsupported
 
 # A row group ends with the sample that makes it this large, so its bytes do not depend on how samples arrive.
 GROUP_ROWS = 8192

@@ -14,9 +14,9 @@ import hashlib
 from functools import lru_cache
 from pathlib import Path
 
+from turnscript.core.errors import InvalidInput, UnknownName
 from turnscript.datasets.tokenizer import Tokenizer
 from turnscript.datasets.tokenizers.controls import Controls, read_controls
-from turnscript.errors import InvalidInput, UnknownName
 
 WORLD, BYTES = "rwkv-world", "bytes"
 _RWKV, _HF = "rwkv:", "hf:"

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from turnscript.errors import InvalidInput
+from turnscript.core.errors import InvalidInput
 
 
 class Controls(Struct, frozen=True, forbid_unknown_fields=True):

@@ -18,11 +18,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from turnscript.core.errors import InvalidInput, Unsupported
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.tokenizer import EACH, FIRST, Ends, Tokenizer
 from turnscript.datasets.tokenizers import digest
 from turnscript.datasets.tokenizers.raw import end_of, half_pair
-from turnscript.errors import InvalidInput, Unsupported
 
 _TAG = re.compile("[<\\[{|\uff1c].*[>\\]}|\uff1e]", re.DOTALL)
 _KEPT, _LONGEST = 1 << 23, 1 << 14  # characters of pieces that are remembered, and of the longest of them

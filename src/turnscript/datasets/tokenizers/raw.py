@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec.json import encode as json_bytes
 
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.tokenizer import Ends, Tokenizer
 from turnscript.datasets.tokenizers import digest
 from turnscript.datasets.tokenizers.controls import Controls
-from turnscript.errors import InvalidInput
 
 END = 256
 

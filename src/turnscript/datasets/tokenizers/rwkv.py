@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 from msgspec.json import encode as json_bytes
 
+from turnscript.core.errors import InvalidInput, Unsupported
 from turnscript.datasets.tokenizer import Ends, Tokenizer
 from turnscript.datasets.tokenizers import digest
 from turnscript.datasets.tokenizers.controls import Controls
 from turnscript.datasets.tokenizers.raw import end_of, half_pair, utf8_of
-from turnscript.errors import InvalidInput, Unsupported
 
 END = 0
 SIZE = 65536

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
+from turnscript.core.errors import InvalidInput
 from turnscript.datasets.tokenizer import Tokenizer
 from turnscript.datasets.tokenizers.rwkv import END, SIZE
-from turnscript.errors import InvalidInput
-from turnscript.gguf import header_bytes
+from turnscript.detection.gguf import header_bytes
 
 TEXT, JSON, GGUF = "text", "json", "gguf"
 FORMS = (TEXT, JSON, GGUF)

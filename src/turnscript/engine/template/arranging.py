@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from turnscript.core.losses import Loss
 from turnscript.engine.template.messages import Marked, Message
-from turnscript.losses import Loss
 
 Arrangement = Callable[[Marked], list[Loss]]
 """Changes messages in place and tells what it changed; nothing where it has nothing to change."""

@@ -9,12 +9,22 @@ from typing import Any
 
 from msgspec import Struct
 
-from turnscript.conversation import Assistant, Item, System, Text, Thinking, ToolCall, ToolResult, ToolsChange, User
+from turnscript.core.conversation import (
+    Assistant,
+    Item,
+    System,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolsChange,
+    User,
+)
+from turnscript.core.losses import Loss
+from turnscript.core.readable_text import readable, shown, unseen
+from turnscript.core.source_paths import message_path
 from turnscript.engine.template.marks import Protected, holds_marks, mark, marks
 from turnscript.engine.template.tools import NO_FUNCTIONS, Functions
-from turnscript.losses import Loss
-from turnscript.readable import readable, shown, unseen
-from turnscript.sources import message_path
 
 Message = dict[str, Any]
 

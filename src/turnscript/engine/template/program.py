@@ -12,9 +12,9 @@ from functools import cached_property
 from types import TracebackType
 from typing import Any
 
+from turnscript.core.errors import InvalidInput, Unsupported
 from turnscript.engine.template.frozen import frozen
 from turnscript.engine.template.meter import Limits, Meter, Stop
-from turnscript.errors import InvalidInput, Unsupported
 
 DEFAULT = Limits()
 LONGEST = 65_536

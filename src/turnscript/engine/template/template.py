@@ -19,7 +19,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.conversation import Item, Request, Thinking, Tool
+from turnscript.core.conversation import Item, Request, Thinking, Tool
+from turnscript.core.losses import Loss
 from turnscript.engine.escape import AUTO, POLICIES, Escape, Rule, rules_of, tags_in
 from turnscript.engine.layout import layout_of, special_tokens
 from turnscript.engine.states import behind_opening, model_turn, no_thought
@@ -31,7 +32,6 @@ from turnscript.engine.template.program import Program, TemplateFailed, Template
 from turnscript.engine.template.study import Traits, study
 from turnscript.engine.template.tools import Functions, functions_of
 from turnscript.engine.template.turns import Shape, Turns, lay_out
-from turnscript.losses import Loss
 
 Words = Callable[[Marked, Sequence[Item]], None]
 """Changes messages so that what a template has no place for stands in texts."""

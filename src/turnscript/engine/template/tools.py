@@ -9,11 +9,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from turnscript.conversation import Tool
+from turnscript.core.conversation import Tool
+from turnscript.core.losses import Loss
 from turnscript.engine.escape import Escape
 from turnscript.engine.template.frozen import FrozenList, frozen
 from turnscript.engine.template.marks import holds_marks, mark
-from turnscript.losses import Loss
 
 
 class Functions(Struct, frozen=True):

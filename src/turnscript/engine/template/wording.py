@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from turnscript.conversation import Item, Tool, ToolCall, ToolResult
+from turnscript.core.conversation import Item, Tool, ToolCall, ToolResult
+from turnscript.core.losses import Loss
 from turnscript.engine.layout import Layout, Place, layout_of
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Document
 from turnscript.engine.template.marks import Protected
 from turnscript.engine.template.messages import Marked, Message
 from turnscript.engine.template.study import Traits
-from turnscript.losses import Loss
 
 _DETAIL = "the template has no place for {}; they stand in the conversation, in words that are not the model's own"
 

@@ -1,0 +1,562 @@
+"""Owns the contract of an API: reading its request bodies into a `Request` and writing one back.
+
+An API is a subclass of `Api` in `turnscript/apis/`. It says three things: how its messages become items (`read`), how
+items become its messages (`write`), and which of its other members are generation settings (`options`, a table).
+Everything else is here and the same for all: finding unnamed members, putting them back, and reporting what is lost.
+
+Five rules keep a body whole (requirements D-X-1, L2):
+- A member with a name in the conversation or the settings is typed. Everything else goes verbatim to the `extra` of the
+  nearest item, part, tool or request, and is written back there when the target is the API it came from.
+- A value whose typed form would be written differently keeps a hint, or stays in `extra` whole.
+- Unnamed members of a nested object wait in `extra` as an object under its key, and are merged into it again.
+- Typed values win over `extra`: a setting that is not None replaces a member of the same name in `extra`.
+- To another API, every `extra` member and every setting that it does not know is a `Loss` with its source path.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, Protocol
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+from msgspec import Raw as RawJson
+from msgspec.structs import replace
+
+from turnscript.apis.serving import Serving
+from turnscript.core.conversation import Assistant, Conversation, Extra, Item, Request, Response, Settings, Usage
+from turnscript.core.error_kinds import fault_of, retry_headers
+from turnscript.core.errors import LossyConversion, TurnscriptError, UnknownName
+from turnscript.core.events import Event
+from turnscript.core.inputs import Source, body_bytes
+from turnscript.core.json_spelling import objects_in_one_spelling
+from turnscript.core.json_text import NULL, Json, plain, read_object
+from turnscript.core.losses import Loss, LossKind
+from turnscript.core.rendered import Rendered
+from turnscript.core.source_paths import Unnamed, Words, at_source, member_path
+from turnscript.core.validation import MISTAKES, check_words, refuse_mistakes
+from turnscript.core.wire import Reader, Rest, mismatch
+
+Body = dict[str, Any]
+"""A wire object to be encoded: plain values, with `Json` wherever text is kept verbatim."""
+
+OFFICIAL = "official"
+SEED = "seed"
+
+
+# Options: the members of a body that are generation settings.
+
+
+class Option(Struct, frozen=True):
+    """One member of a request body and the settings it holds.
+
+    `read(request, value, path)` stores the typed form (and may leave a remainder in `request.extra[key]`);
+    `write(rendering)` gives the member's value, or None when there is nothing to say. `plain` names the setting whose
+    value is written as it stands, which needs no call. `wire`: the type that it is read as with the body around it.
+    """
+
+    key: str
+    fields: tuple[str, ...]
+    read: Callable[[Request, Json, str], None]
+    write: Callable[[Rendering], Any]
+    plain: str = ""
+    wire: Any = RawJson
+
+
+def setting(key: str, field: str, type_: Any) -> Option:
+    """An option whose value is one setting as it stands."""
+    reader: Reader[Any] = Reader(type_)
+
+    def read(request: Request, value: Json, path: str) -> None:
+        setattr(request.settings, field, reader(value, path))
+        if key != field:
+            request.paths[field] = path
+
+    def write(rendering: Rendering) -> Any:
+        return getattr(rendering.request.settings, field)
+
+    return Option(key, (field,), read, write, field, type_ if type_ is RawJson else type_ | None)
+
+
+def object_setting(key: str) -> Option:
+    """An option whose value is an object, kept as text in the setting of the same name."""
+    plain = setting(key, key, RawJson)
+
+    def read(request: Request, value: Json, path: str) -> None:
+        if bytes(value)[:1] != b"{":
+            raise mismatch(value, path, "an object")
+        plain.read(request, value, path)
+
+    return Option(key, plain.fields, read, plain.write, plain.plain)
+
+
+def own_setting(key: str, field: str, type_: Any) -> Option:
+    """An option that no official API has, and servers such as ours take: it is sent only if it came that way."""
+    plain = setting(key, field, type_)
+
+    def write(rendering: Rendering) -> Any:
+        value = plain.write(rendering)
+        if value is None or rendering.request.origin == rendering.origin:
+            return value
+        rendering.lose_setting(field, "dropped", f"{rendering.target} has no such setting")
+        return None
+
+    return Option(key, (field,), plain.read, write)
+
+
+THOUGHTS = own_setting("thoughts", "thoughts", list[str])
+"""The kinds of thought that are asked for, as all APIs of conversations have it here."""
+
+
+class Rendering:
+    """One request on its way to one API: what is asked for, and the losses so far.
+
+    `foreign` says that the request came from another API, so that its `extra` members mean nothing here, and `proved`
+    that the proofs of its thoughts are this API's. `extra`: the unnamed members of the request that are still to be
+    written.
+    """
+
+    __slots__ = ("_unnamed", "extra", "flags", "foreign", "losses", "origin", "profile", "proved", "request", "target")
+
+    def __init__(self, request: Request, api: Api, profile: str, flags: Mapping[str, str]) -> None:
+        self.request = request
+        self.extra = request.extra
+        self.target = api.name
+        self.origin = api.origin
+        self.foreign = request.origin is not None and request.origin != api.origin
+        self.proved = not self.foreign or request.proofs == api.origin
+        self.profile = profile
+        self.flags = flags
+        self.losses: list[Loss] = []
+        self._unnamed = Unnamed(api.name, request)
+
+    def lose(self, path: str, kind: LossKind, detail: str) -> None:
+        """Report a difference."""
+        self.losses.append(Loss(path, kind, detail))
+
+    def lose_setting(self, field: str, kind: LossKind, detail: str) -> None:
+        """Report a difference in a setting, at its path in the source."""
+        self.lose(self.request.paths.get(field, f"$.{field}"), kind, detail)
+
+    def drop(self, body: Body, key: str, detail: str) -> None:
+        """Leave out a member of the body, whether it is a setting or unnamed, and report it."""
+        if body.pop(key, None) is not None or key in self.extra:
+            self.extra = {name: value for name, value in self.extra.items() if name != key}
+            self.lose_setting(key, "dropped", detail)
+
+    def lose_member(self, at: str, member: str, kind: LossKind, detail: str) -> None:
+        """Report a difference in a member of the part or item at `at`, as the model calls it (`image.detail`)."""
+        self.lose(member_path(self.request, at, member), kind, detail)
+
+    def lose_file_id(self, at: str) -> None:
+        """Report the id of a file that another provider gave. The origins of a provider's APIs begin alike."""
+        origin = self.request.origin
+        if origin is not None and origin.partition("-")[0] != self.origin.partition("-")[0]:
+            self.lose(at, "approximated", "a file id means something only to the API that gave it")
+
+    def lose_end(self) -> None:
+        """Report that a last item is not finished, which no API can say but of an answer."""
+        last = self.request.items[-1] if self.request.items else None
+        if last is not None and last.open and not isinstance(last, Assistant):
+            at = last.at or f"items[{len(self.request.items) - 1}]"
+            kind = last.kind.replace("_", " ")
+            self.lose(at, "approximated", f"an unfinished {kind} is written as a finished one")
+
+    def put_extra(self, body: Body, extra: Extra, at: str, shared: Container[str] = ()) -> None:
+        """Write unnamed members into `body` where they came from, or report each when the target is another API.
+
+        `shared`: those that mean the same there as here, whichever API they came from; a null says nothing.
+        """
+        if not self.foreign:
+            merge(body, extra)
+            return
+        for key, value in extra.items():
+            if key in shared and value != NULL:
+                body[key] = value
+            else:
+                self._unnamed.lose(key, value, at, self.losses)
+
+    def put_envelope(self, message: Body, item: Item, at: str, named: bool = False) -> None:
+        """Write the unnamed members of the message around an item. `named`: it may have a name, which a transcript
+        gives a turn without a text, too. That of another message written as one with it stays."""
+        envelope = item.hints.envelope if item.hints is not None else {}
+        if self.request.origin is None and "name" in envelope:
+            name = plain(envelope["name"])
+            named = named and isinstance(name, str)
+            if not named or message.setdefault("name", name) != name:
+                detail = "one message has one name" if named else f"{self.target} has no name for such a turn"
+                self.lose(f"{at}.name", "dropped", detail)
+            envelope = {key: value for key, value in envelope.items() if key != "name"}
+        if envelope:
+            self.put_extra(message, envelope, at)
+
+
+# The contract.
+
+
+class Reply(Struct, frozen=True):
+    """How an answer is told: what a server decides, and neither the request nor the model says.
+
+    `id` and `created` (Unix seconds): those of the response; else they are what the response says, or made from what
+    it holds, so that the same response is the same bytes. `completed`: asked when the answer was complete, None as long
+    as it is not; for an API that says so. `usage`: what is known before the model begins, the tokens of
+    the prompt, for an API whose streams begin with it. `reasoning_name`: the member for thoughts, where an API has no
+    official one. `incomplete_as`: the status of an answer that met a limit; some clients take only `completed` for an
+    end. `request_id`: that of errors, where a body holds one. `choice`: which of several answers to a request this is,
+    for an API that numbers them. `any_stop`: a stop string that was met is the client's, though the request lists none.
+    `direct`: the model made its calls itself, and no program did for it, for an API that says so. `sampling`: what the
+    model samples with, by the names of settings, as far as that is known, for an API that says so. `members`: more.
+    """
+
+    id: str | None = None
+    created: int | None = None
+    completed: Callable[[], int | None] | None = None
+    usage: Usage | None = None
+    reasoning_name: Literal["reasoning_content", "reasoning"] = "reasoning_content"
+    incomplete_as: Literal["incomplete", "completed"] = "incomplete"
+    request_id: str | None = None
+    choice: int = 0
+    any_stop: bool = False
+    direct: bool = False
+    sampling: Mapping[str, Any] = {}
+    members: Mapping[str, Any] = {}
+
+
+PLAIN = Reply()
+"""An answer about which nobody has decided anything."""
+
+
+class Head(Struct):
+    """What a stream says of itself before it tells anything, as far as it has. `created`: Unix seconds."""
+
+    id: str | None = None
+    model: str | None = None
+    created: int | None = None
+    usage: Usage | None = None
+
+
+class StreamParser(Protocol):
+    """Reads a stream of an API: SSE bytes, cut anywhere, as events. Raises UpstreamError for what cannot be read.
+
+    What comes behind the end of the answer is not read. Until `close`, the issues of that end may learn of it.
+    """
+
+    def head(self) -> Head:
+        """What the stream has said of itself so far."""
+        ...
+
+    def feed(self, data: bytes) -> list[Event]:
+        """More bytes; returns what is certain now."""
+        ...
+
+    def close(self) -> list[Event]:
+        """The stream is over. A stream that ends in the middle is an UpstreamError, never a success."""
+        ...
+
+    def salvage(self) -> list[Event]:
+        """After an error: the ends of the parts that are open, without calls that are not whole, and of the message,
+        without a reason. Nothing where no answer had begun."""
+        ...
+
+
+class StreamRenderer(Protocol):
+    """Writes events as the SSE bytes of an API. `losses`: what the stream could not say, in the words of the model, as
+    those of a whole answer are; `answer_in_source_words` says where it stood.
+
+    What waiting costs is the server's to decide: `start` and `idle` have no part in what is told.
+    """
+
+    losses: list[Loss]
+
+    def start(self) -> bytes:
+        """The bytes before the first event: that the answer has begun. Once; `send` sends them if nobody has."""
+        ...
+
+    def idle(self) -> bytes:
+        """A sign of life, for while the model has nothing to say. Nothing where the stream could not take one."""
+        ...
+
+    def send(self, events: Iterable[Event]) -> bytes:
+        """The bytes for some events."""
+        ...
+
+    def fail(self, error: TurnscriptError) -> bytes:
+        """The bytes that end the stream because of an error, in the API's own shape; never those of a good end."""
+        ...
+
+    def close(self) -> bytes:
+        """The bytes behind the last event."""
+        ...
+
+
+class Api(ABC):
+    """An API. Subclasses set the class attributes and write `read` and `write`.
+
+    `origin` is the API's name in the META block of an archived transcript; `request_id` is the header that names a
+    request. `flags` maps the names of render options to their allowed values, default first. `typed` gives the wire
+    types of large members, which are then decoded together with the body in one pass; `read` must take them as JSON
+    too, because a body with any odd member is read in two. `serving`: what a server of it does beside answering.
+    `words`: what members of the model are called in its bodies, where that is something else. `has_objects`: the
+    arguments of a call are an object there, and no text.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    endpoint: ClassVar[str]
+    origin: ClassVar[str]
+    serving: ClassVar[Serving]
+    request_id: ClassVar[str] = "x-request-id"
+    profiles: ClassVar[tuple[str, ...]] = (OFFICIAL,)
+    flags: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    options: ClassVar[Sequence[Option]]
+    typed: ClassVar[Mapping[str, Any]] = {}
+    words: ClassVar[Words] = {}
+    has_objects: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        types = {option.key: option.wire for option in self.options} | dict(self.typed)
+        members = [(name, type_ | UnsetType, UNSET) for name, type_ in types.items()]
+        self._decode = msgspec.json.Decoder(
+            msgspec.defstruct("Body", members, forbid_unknown_fields=True, repr_omit_defaults=True, gc=False)
+        ).decode
+        self._defaults = {name: values[0] for name, values in self.flags.items()}
+        self._by_key = {option.key: option for option in self.options}
+        places = {field: index for index, field in enumerate(Settings.__struct_fields__)}
+        self._writers = [(option.key, places.get(option.plain, -1), option.write) for option in self.options]
+        known = {field for option in self.options for field in option.fields}
+        self._foreign_fields = [(index, field) for field, index in places.items() if field not in known]
+
+    @abstractmethod
+    def read(self, members: dict[str, Any], request: Request) -> None:
+        """Turn messages and tools into items and tools. Removes from `members` what it has read.
+
+        A member named in `typed` is JSON or of its type.
+        """
+
+    @abstractmethod
+    def write(self, body: Body, rendering: Rendering) -> None:
+        """Write items and tools into `body`."""
+
+    def claims(self, members: Mapping[str, Json]) -> int:
+        """How surely a body without a label is one of this API, from its members: 0 no, more is surer (D-U-21)."""
+        return 0
+
+    def claims_response(self, members: Mapping[str, Json]) -> int:
+        """The same of a body that may be an answer of this API: 0 no, more is surer."""
+        return 0
+
+    def claims_event(self, name: str, members: Mapping[str, Json]) -> int:
+        """The same of an event of a stream, from its name, if it has one, and the members of its data."""
+        return 0
+
+    def parse_request(self, source: Source) -> Request:
+        """A request body (bytes, str or a dict) as a `Request`. Raises InvalidRequest with the place."""
+        data = body_bytes(source)
+        try:
+            said = self._decode(data).__rich_repr__()  # the members that are said: nothing else finds them as fast
+        except (msgspec.DecodeError, RecursionError):
+            return self.parse_members(read_object(data))
+        return self.parse_members(dict(said))
+
+    def parse_members(self, members: dict[str, Any]) -> Request:
+        """The same from a body whose top level is read already. Takes the members apart."""
+        request = Request(origin=self.origin, words=self.words)
+        self.read(members, request)
+        self.read_options(members, request)
+        return request
+
+    def read_options(self, members: dict[str, Any], request: Request) -> None:
+        """Settings from the members that the options table names; every other member goes to `request.extra`."""
+        by_key, extra, settings = self._by_key, request.extra, request.settings
+        for key, value in members.items():
+            option = by_key.get(key)
+            if option is None:
+                extra[key] = value
+            elif type(value) is RawJson:
+                if value == NULL:
+                    extra[key] = NULL
+                else:
+                    option.read(request, value, f"$.{key}")
+            elif value is None:
+                extra[key] = NULL
+            else:  # read with the body around it
+                plain = option.plain
+                setattr(settings, plain, value)
+                if key != plain:
+                    request.paths[plain] = f"$.{key}"
+
+    def render_request(
+        self, request: Request, *, profile: str = OFFICIAL, strict: bool = False, **flags: str
+    ) -> Rendered[Body]:
+        """The request as a body of this API, with the losses. `strict` raises LossyConversion if there are any.
+
+        Raises InvalidConversation for a request that a program has put together wrongly.
+        """
+        body: Body = {}
+        try:
+            check_words(request.settings)
+            if request.origin != self.origin:
+                items = objects_in_one_spelling(request.items)
+                if items is not request.items:
+                    request = replace(request, conversation=Conversation(list(items), request.tools))
+            rendering = self.rendering(request, profile, flags)
+            self.write_options(body, rendering)
+            self.write(body, rendering)
+            rendering.put_extra(body, rendering.extra, "$")
+            for key in request.archived:
+                rendering.lose(f"$.{key}", "dropped", "only an archive has a place for this")
+            rendering.losses += attribute_losses(request.items)
+            losses = at_source(request, rendering.losses)
+        except MISTAKES:
+            refuse_mistakes(request=request)
+            raise
+        if strict and losses:
+            raise LossyConversion(losses, self.name)
+        return Rendered(body, losses)
+
+    @abstractmethod
+    def parse_response(self, body: Source) -> Response:
+        """A whole response body. Raises InvalidRequest for what is none, UpstreamError for an error body."""
+
+    def parse_responses(self, body: Source) -> list[Response]:
+        """Every answer in a response body: one, but for an API that gives several at once. Raises the same."""
+        return [self.parse_response(body)]
+
+    def render_response(
+        self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
+    ) -> Rendered[Body]:
+        """A response as the body that a client of this API gets, with the losses.
+
+        The model's name is the request's; ids that the response has not are made up, and always the same for the same
+        response. `strict` raises LossyConversion. Raises UpstreamError for an answer that failed, InvalidConversation
+        for what a program has put together wrongly.
+        """
+        try:
+            body, losses = self.write_response(self.spelled(response), request, reply)
+            losses += attribute_losses(response.items)
+        except MISTAKES:
+            refuse_mistakes(response=response, request=request)
+            raise
+        if strict and losses:
+            raise LossyConversion(losses, self.name)
+        return Rendered(body, losses)
+
+    def spelled(self, response: Response) -> Response:
+        """An answer with arguments that came as objects in one spelling, if it is not of this API."""
+        items = response.items if response.origin == self.origin else objects_in_one_spelling(response.items)
+        return response if items is response.items else replace(response, items=list(items))
+
+    @abstractmethod
+    def write_response(self, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
+        """The body of an answer, and what could not be said. Raises UpstreamError for one that failed."""
+
+    @abstractmethod
+    def stream_parser(self) -> StreamParser:
+        """A parser for a stream of this API."""
+
+    def stream_renderer(self, request: Request, reply: Reply = PLAIN) -> StreamRenderer:
+        """A writer of the stream that answers a request."""
+        try:
+            return self.write_stream(request, reply)
+        except MISTAKES:
+            refuse_mistakes(request=request)
+            raise
+
+    @abstractmethod
+    def write_stream(self, request: Request, reply: Reply) -> StreamRenderer:
+        """A writer of the stream that answers a request, before anything is said."""
+
+    @abstractmethod
+    def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:
+        """Status and body of an error, in the shape that clients of this API branch on."""
+
+    def headers(self, error: TurnscriptError | None = None, *, request_id: str | None = None) -> dict[str, str]:
+        """The headers that clients of this API look for, of a good answer or of an error: which request it was, when to
+        try again, and whether."""
+        headers = {} if request_id is None else {self.request_id: request_id}
+        return headers if error is None else headers | retry_headers(fault_of(error))
+
+    def rendering(self, request: Request, profile: str, flags: Mapping[str, str]) -> Rendering:
+        """A fresh rendering with its profile and flags checked and defaults filled in."""
+        if profile not in self.profiles:
+            raise UnknownName(f"profile of {self.name}", profile, self.profiles)
+        for name, value in flags.items():
+            if name not in self.flags:
+                raise UnknownName(f"option of {self.name}", name, self.flags)
+            if value not in self.flags[name]:
+                raise UnknownName(f"value for {name} of {self.name}", value, self.flags[name])
+        request.locate()
+        return Rendering(request, self, profile, self._defaults | flags if flags else self._defaults)  # type: ignore[operator]
+
+    def write_options(self, body: Body, rendering: Rendering) -> None:
+        """Write every setting that this API knows, and report the others."""
+        values = msgspec.structs.astuple(rendering.request.settings)
+        for key, index, write in self._writers:
+            value = values[index] if index >= 0 else write(rendering)
+            if value is not None:
+                body[key] = value
+        for index, field in self._foreign_fields:
+            if values[index] is not None:
+                rendering.lose_setting(field, "dropped", f"{self.name} has no such setting")
+
+    def fold(self, request: Request) -> Request:
+        """A request of this API as an archive keeps it: settings as wire members in `extra`, as they stand there.
+
+        What this API has no word for, or would read back as something else, stays in `settings`.
+        """
+        rendering = Rendering(request, self, OFFICIAL, {})
+        body: Body = {}
+        self.write_options(body, rendering)
+        rendering.put_extra(body, request.extra, "$")
+        extra = {key: RawJson(msgspec.json.encode(value)) for key, value in body.items()}
+        folded = Request(conversation=request.conversation, extra=extra, origin=request.origin)
+        folded.paths, folded.words, folded.archived = request.paths, request.words, request.archived
+        again = Request(extra=dict(extra))
+        self.unfold(again)
+        for field in Settings.__struct_fields__:
+            said = getattr(request.settings, field)
+            if said != getattr(again.settings, field):
+                setattr(folded.settings, field, said)
+        return folded
+
+    def unfold(self, request: Request) -> None:
+        """The inverse of `fold`: settings from the members that wait untyped in `extra`, under those typed already."""
+        members, request.extra = request.extra, {}
+        typed, request.settings = request.settings, Settings()
+        self.read_options(members, request)
+        for field in Settings.__struct_fields__:
+            said = getattr(typed, field)
+            if said is not None:
+                setattr(request.settings, field, said)
+
+
+def attribute_losses(items: Iterable[Item]) -> list[Loss]:
+    """Return a loss for each attribute of a transcript's tags that no format names: a body has no tags."""
+    detail = "a body has no place for the attributes of a tag"
+    return [
+        Loss(f"{item.at}.{key}", "dropped", detail)
+        for item in items
+        if item.hints is not None
+        for key in item.hints.attributes
+    ]
+
+
+def merge(body: Body, extra: Extra) -> None:
+    """Add unnamed members to a wire object. Named ones win; an object meeting an object is merged, member by member."""
+    for key, value in extra.items():
+        present = body.get(key)
+        if key not in body:
+            body[key] = value
+        elif isinstance(present, dict) and bytes(value)[:1] == b"{":
+            merge(present, read_object(value))
+
+
+def extra_of(rest: Rest | None) -> Extra:
+    """The `rest` of a wire object as an `extra` of the model."""
+    return dict(rest) if rest else {}
+
+
+def leftover(rest: Mapping[str, Json]) -> Json:
+    """The unnamed members of a nested object as one JSON object, to be kept in the `extra` around it under its key."""
+    return RawJson(msgspec.json.encode(rest))

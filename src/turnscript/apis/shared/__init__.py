@@ -1,0 +1,1 @@
+"""Owns what several APIs read and write alike."""

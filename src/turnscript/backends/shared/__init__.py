@@ -1,0 +1,1 @@
+"""Owns what several backends read alike."""

@@ -1,0 +1,480 @@
+"""Owns the conversation: a flat list of items made of parts, the tools, and the settings of a request or response.
+
+One item is one block of the Universal transcript. How items group into messages is a rule of each API, so it is not
+stored; where a payload departs from its API's rule, the item carries `hints`. Nothing here knows any API or format.
+
+The structs are not watched by the garbage collector: they hold no reference cycles, and a long session makes many.
+
+Five fields that every item has:
+- `extra`: members of the wire object that have no name here, as JSON text, written back at their place to the same API.
+- `hints`: the shape it had on the wire where that differs from its API's usual one.
+- `raw`: the text exactly as a model generated it, for exact replay.
+- `open`: the item is not finished: a text to be continued (a prefill), or a stream that was cut off.
+- `at`: the JSON path it was read from. Only for messages to people; two items that differ in `at` alone are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import NoneType
+from typing import ClassVar, Literal
+
+import msgspec
+from msgspec import Struct
+
+from turnscript.core.equality import Comparable
+from turnscript.core.json_text import Json
+from turnscript.core.logprobs import TokenLogprob
+from turnscript.core.losses import Loss
+
+Extra = dict[str, Json]
+"""Unnamed members of a wire object, each value the JSON text it arrived as."""
+
+Turn = Literal["", "new", "join"]
+
+
+class Hints(Comparable, Struct, eq=False, omit_defaults=True, gc=False):
+    """The shape something had on the wire, kept only where it is not the usual one."""
+
+    turn: Turn = ""
+    """Starts a message of its own (`new`) or belongs to the one before (`join`), against the API's grouping rule."""
+    shape: str = ""
+    """How the content was written: `list`, `string`, `null`, `absent`, `empty` (a list without parts) or `input`."""
+    slot: str = ""
+    """Where it stood when an API has two places for the same thing, such as `instructions` or `function_call`."""
+    envelope: Extra = {}
+    """Unnamed members of the message around this block; on the first block of the message."""
+    attributes: Extra = {}
+    """Attributes of a transcript's tag that its format does not name, in order."""
+
+
+# Parts: what content is made of.
+
+
+class Part(Comparable, Struct, eq=False, kw_only=True, gc=False):
+    """One piece of an item's content."""
+
+    extra: Extra = {}
+
+
+class Text(Part, eq=False, gc=False):
+    """Plain text."""
+
+    text: str
+
+
+class Image(Part, eq=False, gc=False):
+    """A picture: by `url`, by `file_id`, or as base64 `data` with its `media_type`."""
+
+    url: str | None = None
+    data: str | None = None
+    media_type: str | None = None
+    file_id: str | None = None
+    detail: str | None = None
+
+
+class Document(Part, eq=False, gc=False):
+    """A file: by `url`, by `file_id`, as base64 `data` (or a data URL), or as plain `text`."""
+
+    url: str | None = None
+    data: str | None = None
+    media_type: str | None = None
+    file_id: str | None = None
+    text: str | None = None
+    filename: str | None = None
+    title: str | None = None
+    context: str | None = None
+
+
+class Audio(Part, eq=False, gc=False):
+    """Sound: base64 `data` in a `format` such as `wav`, or the `id` of something said before."""
+
+    data: str | None = None
+    format: str | None = None
+    id: str | None = None
+
+
+class Refusal(Part, eq=False, gc=False):
+    """What the model said when it declined."""
+
+    text: str
+
+
+class Raw(Part, eq=False, gc=False):
+    """A part of a kind that has no name here: the wire object, verbatim."""
+
+    type: str
+    value: Json
+
+
+# Items: what a conversation is made of.
+
+
+class Item(Comparable, Struct, eq=False, kw_only=True, gc=False):
+    """One entry of a conversation."""
+
+    kind: ClassVar[str] = ""
+    extra: Extra = {}
+    hints: Hints | None = None
+    raw: str | None = None
+    open: bool = False
+    at: str = ""
+
+
+class System(Item, eq=False, gc=False):
+    """Instructions. `role` is `system`, or `developer` where the API tells them apart."""
+
+    kind: ClassVar[str] = "system"
+    content: list[Part] = []
+    role: str = "system"
+    name: str | None = None
+    id: str | None = None
+
+
+class User(Item, eq=False, gc=False):
+    """What the user said; `name` is the participant's."""
+
+    kind: ClassVar[str] = "user"
+    content: list[Part] = []
+    name: str | None = None
+    id: str | None = None
+
+
+class Assistant(Item, eq=False, gc=False):
+    """What the model said. `phase` is the Responses API's `commentary` or `final_answer`."""
+
+    kind: ClassVar[str] = "assistant"
+    content: list[Part] = []
+    name: str | None = None
+    id: str | None = None
+    phase: str | None = None
+
+
+class Thinking(Item, eq=False, gc=False):
+    """What the model thought before it spoke.
+
+    `of` says which kind of thought: `reason`, or OpenChatML's `reflect` and `introspect`. `signature`, `redacted` and
+    `encrypted` are proofs that only the API that made them can read. `seal` is our own: it holds the text itself, so a
+    thought that has one is whole, and an answer of any API carries it in the place of the API's proof.
+    """
+
+    kind: ClassVar[str] = "thinking"
+    content: list[Part] = []
+    summary: list[Part] = []
+    of: str = "reason"
+    signature: str | None = None
+    redacted: str | None = None
+    encrypted: str | None = None
+    id: str | None = None
+    seal: str | None = None
+
+
+class ToolCall(Item, eq=False, gc=False):
+    """A request to run a tool.
+
+    `arguments` is the text that the model wrote, never parsed and written again: a JSON object when it is well formed,
+    free text when `custom` is true. `as_object`: its source has them as an object, so nobody wrote the white space and
+    the escapes in them; `respelling` says where that matters. `id` pairs it with its result; `item_id` is the Responses
+    item's own id.
+    """
+
+    kind: ClassVar[str] = "tool_call"
+    name: str
+    arguments: str = "{}"
+    as_object: bool = False
+    id: str | None = None
+    item_id: str | None = None
+    namespace: str | None = None
+    custom: bool = False
+
+
+class ToolResult(Item, eq=False, gc=False):
+    """What a tool answered. `status` is `ok`, `error` or any other word; it never changes how the result is paired."""
+
+    kind: ClassVar[str] = "tool_result"
+    content: list[Part] = []
+    id: str | None = None
+    name: str | None = None
+    status: str | None = None
+    item_id: str | None = None
+    namespace: str | None = None
+    custom: bool = False
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the tool failed."""
+        return self.status == "error"
+
+
+class ToolsChange(Item, eq=False, gc=False):
+    """Tools that become available from here on, and names of tools that no longer are."""
+
+    kind: ClassVar[str] = "tools_change"
+    added: list[Tool] = []
+    removed: list[str] = []
+
+
+class Opaque(Item, eq=False, gc=False):
+    """An item or content block of a kind that has no name here: the wire object, verbatim.
+
+    `role` is the role of the message that held it, `user` or `assistant`, or empty where the API has no roles.
+    """
+
+    kind: ClassVar[str] = "opaque"
+    type: str
+    value: Json
+    role: str = ""
+
+
+_JSON = (Json, NoneType)
+_STRINGS = (list, tuple, NoneType)
+"""What an argument may be where another type would be taken for it, and be found out late or never."""
+
+
+class Tool(Comparable, Struct, eq=False, kw_only=True, gc=False):
+    """A tool that the model may call.
+
+    `type` is `function` (with `parameters`, a JSON Schema), `custom` (free text, with `format`), `namespace` (with
+    `tools`), or the wire name of a tool that the API itself runs. `hints` names members whose absence or null differs
+    from what the API usually writes; `envelope` holds unnamed members of the wrapper that one API puts around a tool.
+    """
+
+    name: str | None = None
+    description: str | None = None
+    parameters: Json | None = None
+    type: str = "function"
+    format: Json | None = None
+    strict: bool | None = None
+    tools: list[Tool] = []
+    extra: Extra = {}
+    envelope: Extra = {}
+    hints: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        if self.parameters.__class__ not in _JSON or self.format.__class__ not in _JSON:
+            raise TypeError(
+                "a tool's parameters and format are JSON text: write msgspec.Raw(json.dumps(schema).encode()), "
+                f"or None (got {type(self.parameters).__name__} and {type(self.format).__name__})"
+            )
+
+
+def loaded(names: Sequence[str]) -> str:
+    """What a result that brings tools says in words."""
+    return f"Loaded: {', '.join(names)}" if names else "No tool was found."
+
+
+DECLARED_AS = "declared_as"
+"""The hint of a function that its client declares as something else: the wire name of that."""
+
+
+# Requests and responses: a conversation with what was asked of the model, and what came back.
+
+
+class ToolChoice(Comparable, Struct, eq=False, omit_defaults=True, gc=False):
+    """Which tools the model may or must use.
+
+    `mode` is `auto`, `none`, `required`, `named` (one tool: `name`, of `type`) or `allowed` (only `tools`, which holds
+    the API's own list, `required` telling whether one of them must be called).
+    """
+
+    mode: str
+    name: str | None = None
+    type: str = "function"
+    tools: Json | None = None
+    required: bool = False
+    extra: Extra = {}
+
+
+class ThinkingMode(Comparable, Struct, eq=False, omit_defaults=True, gc=False):
+    """Whether and how the model thinks first: `mode` as on the wire (`enabled`, ...), at most `budget` tokens."""
+
+    mode: str
+    budget: int | None = None
+    display: str | None = None
+    extra: Extra = {}
+
+
+class ResponseFormat(Comparable, Struct, eq=False, omit_defaults=True, gc=False):
+    """The shape the answer must have: `text`, `json_object`, or `json_schema` with its `schema`."""
+
+    type: str
+    name: str | None = None
+    schema: Json | None = None
+    strict: bool | None = None
+    description: str | None = None
+    extra: Extra = {}
+
+
+class Settings(Comparable, Struct, eq=False, kw_only=True, omit_defaults=True, gc=False):
+    """What more than one API lets a client say about the generation. None: not said.
+
+    `thoughts`: the kinds of thought that the model is to write, for a format that has a flag for each (`reflect`, ...).
+    """
+
+    model: str | None = None
+    max_tokens: int | None = None
+    temperature: int | float | None = None
+    top_p: int | float | None = None
+    top_k: int | None = None
+    stop: list[str] | None = None
+    stream: bool | None = None
+    stream_options: Json | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    thinking: ThinkingMode | None = None
+    thoughts: list[str] | None = None
+    effort: str | None = None
+    reasoning_summary: str | None = None
+    response_format: ResponseFormat | None = None
+    verbosity: str | None = None
+    seed: int | None = None
+    presence_penalty: int | float | None = None
+    frequency_penalty: int | float | None = None
+    logit_bias: Json | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    n: int | None = None
+    user: str | None = None
+    metadata: Json | None = None
+    service_tier: str | None = None
+    store: bool | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+    prompt_cache_options: Json | None = None
+    moderation: Json | None = None
+
+    def __post_init__(self) -> None:
+        if self.stop.__class__ not in _STRINGS:  # a string, as one API has it: each letter would be a stop string
+            raise TypeError(f"stop is a list of strings: write [{self.stop!r}]")
+        if self.thoughts.__class__ not in _STRINGS:
+            raise TypeError(f"thoughts is a list of strings: write [{self.thoughts!r}]")
+
+
+class Conversation(Struct, gc=False):
+    """Who said what, in order, and with which tools."""
+
+    items: list[Item] = []
+    tools: list[Tool] = []
+
+
+class Request(Comparable, Struct, eq=False, kw_only=True, gc=False):
+    """A conversation and what is asked of the model.
+
+    `origin` is the API the request came from, None when it was built by hand or read from a prompt. `extra` holds the
+    request's members that have no name in `settings`; hints are shapes of members (`{"stop": "string"}`). `paths` maps
+    a setting to its JSON path in the source where the API calls it otherwise, `words` members of items likewise (see
+    `sources`). `archived`: what else an archive says. `generated`: ids of ours in the source, by item (`pairing`).
+    `unread`: what of a transcript is not here as it stood there, as losses at their lines. `proofs`: the API whose
+    proofs its thoughts have, where that is another than `origin`.
+    """
+
+    conversation: Conversation = msgspec.field(default_factory=Conversation)
+    settings: Settings = msgspec.field(default_factory=Settings)
+    extra: Extra = {}
+    origin: str | None = None
+    hints: dict[str, str] = {}
+    paths: dict[str, str] = {}
+    words: Mapping[str, str] = {}
+    archived: Extra = {}
+    generated: dict[str, str] = {}
+    unread: list[Loss] = []
+    proofs: str | None = None
+
+    @property
+    def items(self) -> list[Item]:
+        """The conversation's items."""
+        return self.conversation.items
+
+    @property
+    def tools(self) -> list[Tool]:
+        """The conversation's tools."""
+        return self.conversation.tools
+
+    def locate(self) -> None:
+        """Give items that were built by hand their place (`items[3]`), so that a message to people can name it."""
+        items = self.conversation.items
+        if items and not (items[0].at.startswith("$") and items[-1].at.startswith("$")):
+            for index, item in enumerate(items):
+                if not item.at or item.at.startswith("items["):
+                    item.at = f"items[{index}]"
+
+
+class Usage(Struct, gc=False):
+    """Token counts. `input` includes what was read from or written to a cache."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    cache_written: int = 0
+    reasoning: int = 0
+
+
+class Issue(Struct, frozen=True, gc=False):
+    """Something in what a model wrote that is not as its format says: `kind` is a stable word (`unclosed_call`,
+    `invalid_call`, `unknown_tool`, ...), `detail` a sentence for people, `start` and `end` where, in characters."""
+
+    kind: str
+    detail: str
+    start: int = 0
+    end: int = 0
+
+
+class Dropped(Issue, frozen=True, eq=False, gc=False):
+    """An issue of what a model wrote and no item has. To who compares or shows it, it is one like others."""
+
+    def _plain(self) -> Issue:
+        return Issue(self.kind, self.detail, self.start, self.end)
+
+    def __eq__(self, other: object) -> bool:
+        return self._plain() == (other._plain() if isinstance(other, Dropped) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._plain())
+
+    def __repr__(self) -> str:
+        return repr(self._plain())
+
+
+def dropped(issues: Iterable[Issue]) -> list[Loss]:
+    """Return what of an answer was read and is in none of its items, as losses."""
+    return [Loss("$", "dropped", issue.detail) for issue in issues if isinstance(issue, Dropped)]
+
+
+class Response(Comparable, Struct, eq=False, kw_only=True, gc=False):
+    """What the model answered, and why it stopped: `stop`, `length`, `tool_calls`, `content_filter`, or another word.
+
+    `raw` is the text as it was generated, if it came from a prompt. `origin`: the API whose members `extra` holds, that
+    of the response and those of its items; None when it was built by hand or generated. `logprobs`: the tokens of its
+    texts, by the place of the text in `items`, where they were asked for and told.
+    """
+
+    items: list[Item] = []
+    finish_reason: str | None = None
+    stop_sequence: str | None = None
+    usage: Usage | None = None
+    id: str | None = None
+    model: str | None = None
+    issues: list[Issue] = []
+    raw: str | None = None
+    extra: Extra = {}
+    origin: str | None = None
+    logprobs: dict[int, list[TokenLogprob]] = {}
+
+
+def text_content(content: Iterable[Part]) -> str:
+    """The texts of a content joined, other parts left out."""
+    return "".join([part.text for part in content if isinstance(part, Text)])
+
+
+def all_tools(request: Request) -> Iterator[Tool]:
+    """The tools of a request, and those that come in the course of its conversation."""
+    yield from request.tools
+    for item in request.items:
+        if type(item) is ToolsChange:
+            yield from item.added
+
+
+def calls(items: Iterable[Item]) -> Iterator[ToolCall]:
+    """The tool calls among `items`, in order."""
+    return (item for item in items if type(item) is ToolCall)

@@ -1,0 +1,110 @@
+"""Owns grouping: which neighbouring items make one message of an API (requirements 3.5), and hints where they do not.
+
+Each API has a rule: pairs of kinds where the second joins the message of the first. `group` applies it when messages
+are written; `mark_turns` leaves a `turn` hint wherever a body that is read departs from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from turnscript.core.conversation import Extra, Hints, Item, Turn
+
+JOINS = frozenset(
+    {
+        ("thinking", "assistant"),
+        ("thinking", "tool_call"),
+        ("assistant", "tool_call"),
+        ("tool_call", "tool_call"),
+    }
+)
+"""(kind before, kind) pairs where the second belongs to the message of the first. APIs add their own."""
+
+SIDES = {
+    "system": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "thinking": "assistant",
+    "tool_call": "assistant",
+    "tool_result": "tool",
+    "tools_change": "system",
+}
+"""Whose message an item goes to. Items of different sides never share a message."""
+
+_ALONE = frozenset({"", "system"})
+"""Sides whose items share no message, whatever a hint says: items that were moved may have got other neighbours."""
+
+
+def side_of(item: Item, sides: Mapping[str, str] = SIDES) -> str:
+    """The side of an item; an opaque item knows its own."""
+    return sides.get(item.kind) or str(getattr(item, "role", ""))
+
+
+def group(
+    items: Iterable[Item],
+    joins: frozenset[tuple[str, str]] = JOINS,
+    sides: Mapping[str, str] = SIDES,
+) -> list[list[Item]]:
+    """The items of each message, in order: the API's rule, overridden by `turn` hints between items of one side."""
+    groups: list[list[Item]] = []
+    members: list[Item] = []
+    before: Item | None = None
+    kind_before = ""
+    for item in items:
+        kind = item.kind
+        turn = item.hints.turn if item.hints is not None else ""
+        if turn:
+            side = side_of(item, sides)
+            joined = turn == "join" and before is not None and side_of(before, sides) == side and side not in _ALONE
+        else:
+            joined = (kind_before, kind) in joins
+        if joined:
+            members.append(item)
+        else:
+            members = [item]
+            groups.append(members)
+        before, kind_before = item, kind
+    return groups
+
+
+def mark_turns(items: list[Item], message: Sequence[Item], joins: frozenset[tuple[str, str]] = JOINS) -> None:
+    """Append the items read from one message to `items`, with a `turn` hint wherever `group` would do otherwise.
+
+    The items of one message must be of one side.
+    """
+    kind_before = items[-1].kind if items else ""
+    turn: Turn = "new"
+    for item in message:
+        kind = item.kind
+        would_join = (kind_before, kind) in joins
+        if would_join == (turn == "new"):
+            hints(item).turn = turn
+        kind_before, turn = kind, "join"
+    items += message
+
+
+def hints(item: Item) -> Hints:
+    """The item's hints, made if it has none yet."""
+    if item.hints is None:
+        item.hints = Hints()
+    return item.hints
+
+
+def shape_of(item: Item) -> str:
+    """How the item's content was written on the wire, empty for the API's usual way."""
+    return item.hints.shape if item.hints else ""
+
+
+def is_joined(item: Item) -> bool:
+    """Whether the item belongs to the one before it, against the grouping rule."""
+    return item.hints is not None and item.hints.turn == "join"
+
+
+def slot_of(item: Item) -> str:
+    """Where the item stood on the wire, empty for the usual place."""
+    return item.hints.slot if item.hints else ""
+
+
+def envelope_of(item: Item) -> Extra:
+    """Unnamed members of the message around the item."""
+    return item.hints.envelope if item.hints else {}

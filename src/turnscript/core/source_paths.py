@@ -1,0 +1,411 @@
+"""Owns where things stood in their source: the JSON path of a part or a member, in the words of its API.
+
+Who renders speaks of the model: the `id` of a tool result, part 1 of a content. The source may call that
+`tool_call_id`, or hold it in a member of its own, and a loss is for people who look at the source.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+
+from msgspec.structs import replace
+
+from turnscript.core.conversation import (
+    Assistant,
+    Audio,
+    Conversation,
+    Extra,
+    Item,
+    Part,
+    Refusal,
+    Request,
+    Response,
+    System,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from turnscript.core.json_text import NULL, Json, json_of, read_object
+from turnscript.core.losses import Loss, UnnamedLoss
+from turnscript.core.losses import part_path as part_of_message
+
+Words = Mapping[str, str]
+"""What an API calls a member of the model: `tool_result.id` is `tool_call_id`. Empty for one that it has no member for.
+
+`custom_call` is a tool call whose arguments are free text; an item that has a slot is asked for by that first,
+and before by `slot:shape`. `image`,
+`document` and so on are parts; `function_tool` and `custom_tool` name the member of a tool that holds the others;
+`response.finish_reason` and `response.stop_sequence` are where an answer says why it ended. Any other member that
+begins with `response.` (`response.usage`) is an object in an answer's body of which some members have a name in the
+model, and where it stands; an empty one is never lost. `content` is `string` where a message of one plain text usually
+holds it as a string, not in a list. `holders` lists the members of bodies and items that are objects with named members
+in them. `silent` lists members of items and parts that answers have whether they say anything or not: null and what is
+empty are nothing there, and are never lost. Nor is, for
+`caller=direct`, an object that says that type alone: it says what is so where it is missing.
+"""
+
+NOT_HERE = "has no such member here"
+"""How the loss of a member is told of a target."""
+EMPTY = "it is empty, which says nothing, and is left out"
+
+_NOTHING = (NULL, Json(b"[]"), Json(b"{}"))
+_EMPTY = (*_NOTHING, Json(b'""'))
+_UNSET = (*_EMPTY, Json(b"0"))
+_ENDS = ("finish_reason", "stop_sequence")
+_CHOICE = "$.choices["
+_FIRST = "choices[0]"
+_STRINGS = frozenset({"string", "input", "object"})
+"""The shapes of a content that has no parts in its source."""
+
+_FIRST_PARTS = (".content[0]", ".output[0]")
+_PART = re.compile(r"\.content\[(\d+)\]")
+_TOOLS = "$.tools["
+_BLOCK = re.compile(r"\.content\[\d+\]$")
+
+
+def part_path(item: Item, index: int) -> str:
+    """The source path of part `index` of an item. The parts of a tool result stand inside its own block; a system text
+    read from a list (`$.system[2]`) is its block's only part, as is a thought in a message; an assistant's refusal or
+    sound may stand beside its content. What a choice of an answer says is a member of it."""
+    if isinstance(item, ToolResult):
+        return f"{item.at}{_content_of(item)}[{index}]"
+    if _is_block(item) or item.at.startswith(_CHOICE):
+        return item.at
+    if index < len(getattr(item, "content", ())) and (beside := _beside(item, item.content[index])):  # type: ignore[attr-defined]
+        return f"{item.at}.{beside}"
+    return part_of_message(item.at, index)
+
+
+def content_path(item: Item) -> str:
+    """The source path of all parts of an item."""
+    joint = not isinstance(item, ToolResult) and _BLOCK.search(item.at)
+    return item.at if joint or _is_block(item) else f"{item.at}{_content_of(item)}"
+
+
+def not_here(target: str, path: str, value: Json | None = None) -> Loss:
+    """The loss of a member without a name. `value`: what it says, where that may be nothing."""
+    empty = value is not None and value in _NOTHING
+    return UnnamedLoss(path, "dropped", EMPTY if empty else f"{target} {NOT_HERE}")
+
+
+def unnamed(extra: Extra, words: Words) -> Iterator[str]:
+    """Where unnamed members stood, below what has them as its `extra`. Those in a holder wait there under its key, and
+    the holder itself is not unnamed, unless it is kept whole: then it says its type."""
+    for key, value in extra.items():
+        inner = read_object(value) if key in holders(words) and bytes(value)[:1] == b"{" else {}
+        if inner and "type" not in inner:
+            yield from (f"{key}.{member}" for member in unnamed(inner, words))
+        else:
+            yield key
+
+
+class Unnamed:
+    """The unnamed members of a request on its way to another API: losses, but for those that say nothing."""
+
+    __slots__ = ("_items", "_lists", "_target", "_words")
+
+    def __init__(self, target: str, request: Request) -> None:
+        self._target = target
+        self._items = request.items
+        self._words = request.words
+        self._lists: dict[str, bool] = {}  # the names of lists and members at the root: whether items stand there
+
+    def lose(self, key: str, value: Json, at: str, losses: list[Loss]) -> None:
+        """Report one member of what stands at a path."""
+        usual = silent(self._words)
+        if key in usual and says_nothing(value, usual[key]) and self._is_item(at):
+            return
+        if key in holders(self._words):
+            paths = unnamed({key: value}, self._words)
+            losses += [not_here(self._target, f"{at}.{path}", value if path == key else None) for path in paths]
+        else:
+            losses.append(not_here(self._target, f"{at}.{key}", value))
+
+    def _is_item(self, at: str) -> bool:
+        """Whether an item or a part stands there, not a setting or a tool: those may be called the same."""
+        root = at.partition("[")[0]
+        known = self._lists.get(root)
+        if known is None:  # mostly the first item tells
+            known = self._lists[root] = any(item.at.partition("[")[0] == root for item in self._items)
+        return known
+
+
+def telling(extra: Extra, words: Words) -> Extra:
+    """The unnamed members of an item or a part that say something. Clients send an answer back as they got it, with a
+    null for the refusal that it is not."""
+    usual = silent(words)
+    return {key: value for key, value in extra.items() if key not in usual or not says_nothing(value, usual[key])}
+
+
+def says_nothing(value: Json, usual: str = "") -> bool:
+    """Whether a value is null or empty, as is an object whose members all are, or are zero. Some servers write one for
+    the sound that an answer has not. `usual`: a type that an object may say alone, and nothing by it."""
+    if value in _EMPTY:
+        return True
+    if bytes(value)[:1] != b"{":
+        return False
+    members = read_object(value)
+    if usual and len(members) == 1 and members.get("type") == json_of(usual):
+        return True
+    return all(one in _UNSET for one in members.values())
+
+
+def holders(words: Words) -> frozenset[str]:
+    """The members that hold others, by those words."""
+    return _names(words.get("holders", ""))
+
+
+def silent(words: Words) -> dict[str, str]:
+    """The members that an answer has whether they say anything or not, by those words, and the type that says nothing
+    there; most have none."""
+    return _usual(words.get("silent", ""))
+
+
+@cache
+def _names(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+@cache
+def _usual(words: str) -> dict[str, str]:
+    return {name: type_ for name, _, type_ in (word.partition("=") for word in words.split())}
+
+
+def message_path(at: str) -> str:
+    """The source path of the message that holds what stands at a path."""
+    return at[: at.find("]") + 1] or at
+
+
+def member_path(request: Request, at: str, member: str) -> str:
+    """The source path of a member of the part or item at `at`: `image.detail`."""
+    kind, _, name = member.partition(".")
+    return at + _worded(request.words, kind, f".{name}")
+
+
+def in_source_words(request: Request, losses: list[Loss]) -> list[Loss]:
+    """Losses at members of items and tools, as the model calls them, with the paths that these have in the source."""
+    if request.origin is None or not losses:
+        return losses
+    items: dict[str, Item] = {}
+    silent: set[str] = set()
+    for item in request.items:
+        items.setdefault(item.at, item)
+        silent.update(_silent(item, request.words))
+    longest = max(map(len, items), default=0)
+    found: list[Loss] = []
+    for loss in losses:
+        if loss.path.startswith(_TOOLS):
+            found.append(loss)
+        elif loss.path not in silent or not isinstance(loss, UnnamedLoss):
+            found += _in_words(loss, items, longest, request.words)
+    return at_source(request, found)
+
+
+def _silent(item: Item, words: Words) -> Iterator[str]:
+    """Where members say nothing around an item, and in its parts as they stand in the source."""
+    around = [(message_path(item.at), item.hints.envelope)] if item.hints is not None else []
+    parts: list[Part] = getattr(item, "content", [])
+    within = [(part_path(item, index), part.extra) for index, part in enumerate(parts) if part.extra]
+    for at, extra in (*around, *within):
+        yield from (f"{at}.{key}" for key in extra.keys() - telling(extra, words).keys())
+
+
+def answer_in_source_words(response: Response, words: Words, losses: list[Loss], number: int = 0) -> list[Loss]:
+    """Losses of an answer, as the model calls its members, with the paths that these have in the source. `number`: of
+    the answer among those of a body, of which words name the first."""
+    if number:
+        words = {key: word.replace(_FIRST, f"choices[{number}]", 1) for key, word in words.items()}
+    ends = {f"$.{name}": f"$.{words[key]}" for name in _ENDS if (key := f"response.{name}") in words}
+    losses = [replace(loss, path=ends[loss.path]) if loss.path in ends else loss for loss in losses]
+    losses = [one for loss in losses for one in _apart(loss, response, words, number)]
+    conversation = Conversation(items=response.items)
+    return in_source_words(Request(conversation=conversation, origin=response.origin, words=words), losses)
+
+
+def _apart(loss: Loss, response: Response, words: Words, number: int) -> list[Loss]:
+    """A loss of all that is unnamed in an object of the body, taken apart: its other members are not lost. Nor is the
+    index of a choice that has the same one where it is written."""
+    key = f"response.{loss.path[2:]}"
+    if not isinstance(loss, UnnamedLoss) or key not in words or loss.path[2:] not in response.extra:
+        return [loss]
+    value = response.extra[loss.path[2:]]
+    places = _leaves(value, f"$.{words[key]}", key, words)
+    if number and key == "response.choices" and bytes(read_object(value).get("index", b"")) == b"%d" % number:
+        places.remove(f"$.{words[key]}.index")
+    return [replace(loss, path=place) for place in places]
+
+
+def _leaves(value: Json, at: str, key: str, words: Words) -> list[str]:
+    """The members of an object at their places; for one that is read member by member itself, its members."""
+    if words.get(key) == "":
+        return []
+    if key not in words or bytes(value)[:1] != b"{":
+        return [at]
+    members = read_object(value)
+    return [leaf for name in members for leaf in _leaves(members[name], f"{at}.{name}", f"{key}.{name}", words)]
+
+
+def at_source(request: Request, losses: list[Loss]) -> list[Loss]:
+    """Losses of a writer who knows the source's words for items: members of tools, and texts without parts there."""
+    found: list[Loss] = []
+    for loss in losses:
+        if loss.path.startswith(_TOOLS):
+            found.append(_tool_in_words(loss, request))
+        else:
+            found.append(loss if type(loss) is Loss else _plain(loss))
+    return texts_in_source(request, found)
+
+
+def texts_in_source(request: Request, losses: list[Loss]) -> list[Loss]:
+    """Losses in a text that is a string in its source, at that string."""
+    messages = {message_path(loss.path) for loss in losses if loss.path.endswith(_FIRST_PARTS)}
+    if request.origin is None or not messages:
+        return losses
+    # A long conversation has many items, and a loss in a few of them.
+    items = [item for item in request.items if message_path(item.at) in messages or "[" not in item.at]
+    strings = {part_path(item, 0): _string_path(item) for item in items if _is_string(item, request.words)}
+    return [_at(loss, strings.get(loss.path, loss.path)) for loss in losses]
+
+
+def _is_string(item: Item, words: Words) -> bool:
+    """Whether the first part of an item stands in no list in its source."""
+    content: list[Part] = getattr(item, "content", [])
+    shape = _shape(item)
+    if not content or type(content[0]) is not Text or content[0].extra or part_path(item, 0) == item.at:
+        return False
+    if shape and "[" in item.at:
+        return shape in _STRINGS
+    usual = isinstance(item, ToolResult) or words.get("content") == "string" or "[" not in item.at
+    return usual and all(_beside(item, part) for part in content[1:])
+
+
+def _shape(item: Item) -> str:
+    return item.hints.shape if item.hints is not None else ""
+
+
+def _string_path(item: Item) -> str:
+    """The source path of that part: the content, or for a member of the body (`$.input`) what the member holds."""
+    if "[" in item.at:
+        return content_path(item)
+    return f"{item.at}[0]" if _shape(item) == "list" else item.at
+
+
+def _tool_in_words(loss: Loss, request: Request) -> Loss:
+    end = loss.path.find("]")
+    number, place, member = loss.path[len(_TOOLS) : end], loss.path[: end + 1], loss.path[end + 1 :]
+    tools, paths, words = request.conversation.tools, request.paths, request.words
+    if end < 0 or not number.isdecimal() or int(number) >= len(tools):
+        return _plain(loss)
+    tool = tools[int(number)]
+    if member[1:] not in tool.extra:
+        if not member and place not in paths and "tool" not in words:
+            return _plain(loss)
+        member = _worded(words, "tool", member)
+    path = paths.get(place)
+    if path is None:
+        path = place
+        inner = words.get(f"{tool.type}_tool") if member else None
+        if inner and not any(_leads_into(member, key) for key in tool.envelope):
+            path = f"{place}.{inner}"
+    return _at(loss, path + member)
+
+
+def _leads_into(path: str, key: str) -> bool:
+    """Whether a path below an object leads to this member of it, or into that."""
+    return path.startswith(f".{key}") and path[len(key) + 1 : len(key) + 2] in ("", ".", "[")
+
+
+def _in_words(loss: Loss, items: Mapping[str, Item], longest: int, words: Words) -> list[Loss]:
+    for at in _prefixes(loss.path, longest):
+        if at in items:
+            item, unnamed_one = items[at], isinstance(loss, UnnamedLoss)
+            members = _unnamed_of(item, loss.path[len(at) :], words)
+            return [_at(loss, _path(item, member, words, unnamed=unnamed_one)) for member in members]
+    return [loss]
+
+
+def _at(loss: Loss, path: str) -> Loss:
+    return loss if path == loss.path and type(loss) is Loss else Loss(path, loss.kind, loss.detail)
+
+
+def _plain(loss: Loss) -> Loss:
+    return loss if type(loss) is Loss else Loss(loss.path, loss.kind, loss.detail)
+
+
+def _unnamed_of(item: Item, member: str, words: Words) -> list[str]:
+    """What of a member of an item or of its part is unnamed: the member itself, or some of what it holds."""
+    holder, _, key = member.rpartition(".")
+    part = _part_at(item, holder)
+    extra = item.extra if not holder else part.extra if part is not None else {}
+    return (
+        [f"{holder}.{path}" for path in unnamed(telling({key: extra[key]}, words), words)] if key in extra else [member]
+    )
+
+
+def _part_at(item: Item, member: str) -> Part | None:
+    found = _PART.fullmatch(member)
+    content: list[Part] = getattr(item, "content", [])
+    return content[int(found[1])] if found and int(found[1]) < len(content) else None
+
+
+def _prefixes(path: str, longest: int) -> Iterable[str]:
+    """The path, and every path above it that is no longer than `longest`, longest first. Keys of people may hold dots:
+    those prefixes name no item."""
+    yield path
+    for end in range(min(len(path) - 1, longest), 0, -1):
+        if path[end] in ".[":
+            yield path[:end]
+
+
+def _path(item: Item, member: str, words: Words, *, unnamed: bool) -> str:
+    content: list[Part] = getattr(item, "content", [])
+    found = _PART.match(member)
+    if found and int(found[1]) < len(content):
+        index, rest = int(found[1]), member[found.end() :]
+        return part_path(item, index) + (rest if unnamed else _worded(words, _kind(content[index]), rest))
+    if unnamed:
+        return item.at + member  # maybe called like a member of the model's
+    if member == ".open":
+        return item.at
+    if member == ".content":
+        return content_path(item)
+    if item.at.endswith(".function_call"):  # the one call whose members stand in no object of their own
+        return item.at + member
+    kind = "custom_call" if isinstance(item, ToolCall) and item.custom else item.kind
+    if item.hints is not None and (slot := item.hints.slot):
+        asked = (f"{slot}:{item.hints.shape}", slot)
+        kind = next((one for one in asked if f"{one}{member}" in words), kind)
+    return item.at + _worded(words, kind, member)
+
+
+def _kind(part: Part) -> str:
+    return type(part).__name__.lower()
+
+
+def _worded(words: Words, kind: str, member: str) -> str:
+    word = words.get(f"{kind}{member}")
+    return member if word is None else f".{word}" if word else ""
+
+
+def _is_block(item: Item) -> bool:
+    """Whether an item was read from nothing but its content: a system block, a thought in a message."""
+    if isinstance(item, System):
+        return item.at.startswith(("$.system[", "$.instructions["))
+    return isinstance(item, Thinking) and item.at.startswith("$.messages[")
+
+
+def _content_of(item: Item) -> str:
+    return ".output" if isinstance(item, ToolResult) and item.at.startswith("$.input[") else ".content"
+
+
+def _beside(item: Item, part: Part) -> str:
+    """The member beside the content that says a part, if one does."""
+    if not isinstance(item, Assistant) or not item.at.startswith("$.messages["):
+        return ""
+    last = part is item.content[-1]  # others stand in the content
+    if isinstance(part, Refusal) and last and item.hints is not None and item.hints.slot == "refusal":
+        return "refusal"
+    return "audio" if isinstance(part, Audio) and part.id is not None else ""
