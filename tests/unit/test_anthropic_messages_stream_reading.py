@@ -80,7 +80,8 @@ def test_a_stream_of_anthropics_own_servers_is_read_whole() -> None:
 def test_what_the_stream_says_of_itself_is_known_at_once() -> None:
     parser = API.stream_parser()
     parser.feed(stream(start()))
-    assert ("msg_1", "m", Usage(3, 1)) == (parser.id, parser.model, parser.usage)
+    head = parser.head()
+    assert ("msg_1", "m", Usage(3, 1)) == (head.id, head.model, head.usage)
 
 
 def test_parts_start_without_content_and_end_with_it() -> None:

@@ -40,11 +40,12 @@ from turnscript.apis.anthropic_messages.response_writing import write_response
 from turnscript.apis.anthropic_messages.serving import IN_MESSAGES, SERVING
 from turnscript.apis.anthropic_messages.settings import OPTIONS
 from turnscript.apis.anthropic_messages.signs import claims_request, claims_response
-from turnscript.apis.anthropic_messages.stream_reading import StreamReader, claims_event
+from turnscript.apis.anthropic_messages.stream_reading import IDLE, Message, claims_event
 from turnscript.apis.anthropic_messages.stream_writing import StreamWriter
 from turnscript.apis.anthropic_messages.tools import TOOLS, ToolWriter, tools_of
 from turnscript.apis.anthropic_messages.writing import JOINS, Writer
 from turnscript.apis.api import OFFICIAL, SEED, Api, Body, Option, Rendering, Reply
+from turnscript.apis.shared.stream_reader import StreamReader
 from turnscript.core.call_pairing import drop_generated_ids
 from turnscript.core.conversation import Assistant, Request, Response, System, Text, ToolCall, ToolResult
 from turnscript.core.errors import TurnscriptError
@@ -133,7 +134,7 @@ class AnthropicMessages(Api):
 
     def stream_parser(self) -> StreamReader:
         """A parser for a stream."""
-        return StreamReader(self.name)
+        return StreamReader(Message(self.name), idle=IDLE)
 
     def claims_event(self, name: str, members: Mapping[str, Json]) -> int:
         """A type that only events of this API have. Others have errors too, but not one inside the other."""

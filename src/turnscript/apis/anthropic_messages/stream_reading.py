@@ -7,7 +7,7 @@ issue. An error never swallows events: those that were read before it are given 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
 from msgspec import UNSET, UnsetType
@@ -34,8 +34,8 @@ from turnscript.apis.anthropic_messages.stream_blocks import (
 )
 from turnscript.apis.api import Head
 from turnscript.apis.shared.answers import nameless
-from turnscript.core.conversation import Extra, Issue, Usage
-from turnscript.core.errors import InvalidInput, UpstreamError
+from turnscript.core.conversation import Extra, Issue
+from turnscript.core.errors import InvalidInput
 from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from turnscript.core.json_text import (
     Json,
@@ -45,8 +45,7 @@ from turnscript.core.json_text import (
     plain,
     read_object,
 )
-from turnscript.core.sse import SseReader
-from turnscript.core.unread_stream import DONE, Behind
+from turnscript.core.unread_stream import DONE
 from turnscript.core.wire import Reader, Verbatim, Wire
 
 # Wire objects.
@@ -91,17 +90,16 @@ _Frame = MessageStart | BlockStart | BlockDelta | BlockStop | MessageDelta | Mes
 _read_frame: Reader[Any] = Reader(_Frame)
 
 
-class StreamReader:
-    """Reads a stream. `id`, `model` and `usage` are known as soon as the message has begun; events tell them last."""
+class Message:
+    """One message, as its events arrive."""
 
     def __init__(self, api: str) -> None:
-        self.id: str | None = None
-        self.model: str | None = None
+        self._id: str | None = None
+        self._model: str | None = None
+        self.ending: MessageEnd | None = None
         self._api = api
-        self._sse = SseReader()
-        self._error: UpstreamError | None = None
-        self._began = self._ended = False
-        self._behind: Behind | None = None  # once it has ended
+        self._told: list[Event] = []
+        self._began = False
         self._tokens = Tokens()
         self._reason: str | None = None
         self._closing = False  # whether a message_delta has come behind the last block
@@ -113,78 +111,40 @@ class StreamReader:
         self._last = -1  # index of the last block
         self._parts = 0
 
-    @property
-    def usage(self) -> Usage | None:
-        """The token counts so far."""
-        return self._tokens.usage()
-
     def head(self) -> Head:
-        """What the stream has said of itself so far."""
-        return Head(self.id, self.model, usage=self.usage)
+        """Return what the message has said of itself so far, which is much as soon as it has begun."""
+        return Head(self._id, self._model, usage=self._tokens.usage())
 
-    def feed(self, data: bytes) -> list[Event]:
-        """More bytes; returns the events that are certain now."""
-        if self._error is not None:
-            raise self._error
-        if self._behind is not None:
-            self._behind.feed(data)
-            return []
-        events: list[Event] = []
-        try:
-            self._take(iter(self._sse.feed(data)), events)
-        except UpstreamError as error:
-            self._error = error
-            if not events:
-                raise
+    def events(self) -> list[Event]:
+        """Return what is certain since the last time."""
+        events, self._told = self._told, []
         return events
 
-    def close(self) -> list[Event]:
-        """The stream is over. Raises UpstreamError if it did not come to its end."""
-        if self._error is not None:
-            raise self._error
-        if self._behind is not None:
-            self._behind.close()
-            return []
-        events: list[Event] = []
-        try:
-            for _, text in self._sse.close():
-                self._frame(text, events)
-            if self._ended:
-                return events
-            if self._reason is None or not self._closing:
-                what = "it broke off before its end" if self._began else "it holds no message"
-                error = unreadable(self._api, what, self._sse.stray)
-                error.retryable = True
-                raise error
-        except UpstreamError as error:
-            self._error = error
-            raise
+    def close(self, stray: str) -> None:
+        """End a message without a `message_stop`, if it said why it ended behind its last block."""
+        if self._reason is None or not self._closing:
+            what = "it broke off before its end" if self._began else "it holds no message"
+            error = unreadable(self._api, what, stray)
+            error.retryable = True
+            raise error
         self._issue("missing_stop", "message_stop", "the stream ended without it")
-        self._message_stop(events)
-        return events
+        self._message_stop()
 
-    def salvage(self) -> list[Event]:
-        """What can be kept of a stream that failed: not the call that it failed in."""
-        events: list[Event] = []
-        if not self._began or self._ended:
-            return events
+    def salvage(self) -> None:
+        """End a message whose stream failed, without the call that it failed in."""
+        if not self._began:
+            return
         if not self._closing:  # the answer went on behind a reason that was told early
             self._reason = None
         try:
-            self._end_missed(events)
-            self._settle(True, events)
+            self._end_missed()
+            self._settle(True)
         except InvalidInput:  # a block that could not even begin
             self._open = self._doubt = None
-        self._message_stop(events)
-        return events
+        self._message_stop()
 
-    def _take(self, told: Iterator[tuple[str, str]], events: list[Event]) -> None:
-        for _, text in told:
-            self._frame(text, events)
-            if self._behind is not None:
-                self._behind.note(told)
-
-    def _frame(self, data: str, events: list[Event]) -> None:
+    def take(self, name: str, data: str) -> None:
+        """Take one more event. Its data says of which type it is."""
         if data.strip() == DONE:  # some servers end all their streams with it
             return
         try:
@@ -193,7 +153,7 @@ class StreamReader:
                 self._issue("unknown_event", wire.tag, excerpt(wire.value, 200))
             elif not isinstance(wire, Ping):
                 self._in_order(wire)
-                _STEPS[type(wire)](self, wire, events)
+                _STEPS[type(wire)](self, wire)
         except InvalidInput as error:
             raise unreadable(self._api, error, data) from None
 
@@ -219,14 +179,14 @@ class StreamReader:
 
     # The message.
 
-    def _message_start(self, wire: MessageStart, events: list[Event]) -> None:
+    def _message_start(self, wire: MessageStart) -> None:
         members = read_object(wire.message)
         id_, model = head_of(members)
-        if self._began and (id_ is None or id_ != self.id):
+        if self._began and (id_ is None or id_ != self._id):
             raise unreadable(self._api, f"{_tag(wire)} again", "")
         if self._began:  # some gateways write a start of their own before that of the server behind them
             self._issue("second_start", "message_start", "the same message began twice")
-        self._began, self.id, self.model = True, id_, model or self.model
+        self._began, self._id, self._model = True, id_, model or self._model
         members.pop("type", None)
         content = members.pop("content", None)
         if content is not None and bytes(content) not in (b"[]", b"null"):
@@ -234,13 +194,13 @@ class StreamReader:
         self._note(members, members.pop("usage", None))
         self._tokens.begin()
 
-    def _message_delta(self, wire: MessageDelta, events: list[Event]) -> None:
-        self._end_missed(events)
+    def _message_delta(self, wire: MessageDelta) -> None:
+        self._end_missed()
         self._closing = True
         self._note(read_object(wire.delta), None if wire.usage is UNSET else wire.usage)
         self._keep({name: value for name, value in (wire.rest or {}).items() if name != "usage"})
         if self._reason is not None:
-            self._settle(self._reason in CUTTING, events)
+            self._settle(self._reason in CUTTING)
 
     def _note(self, members: Extra, usage: Json | None) -> None:
         """Take what is said of the message: a null says nothing that was not said before."""
@@ -257,30 +217,29 @@ class StreamReader:
             if bytes(value) != b"null" or name not in self._extra:
                 self._extra[name] = value
 
-    def _message_stop(self, events: list[Event]) -> None:
-        self._end_missed(events)
-        self._settle(self._reason is None or self._reason in CUTTING, events)
+    def _message_stop(self) -> None:
+        self._end_missed()
+        self._settle(self._reason is None or self._reason in CUTTING)
         if self._reason is None:
             self._issue("missing_reason", "message_delta", "the message ended without a stop_reason")
-        self._ended = True
         usage, issues = self._tokens.end()
         end = MessageEnd(self._reason, self._stop_sequence, usage, [*self._issues.values(), *issues])
-        end.id, end.model, end.extra = self.id, self.model, self._extra | self._tokens.extra()
+        end.id, end.model, end.extra = self._id, self._model, self._extra | self._tokens.extra()
         end.origin = ORIGIN
-        self._behind = Behind(self._sse, end.issues, _tag(Ping))
-        events.append(end)
+        self.ending = end
+        self._told.append(end)
 
-    def _stop(self, wire: MessageStop, events: list[Event]) -> None:
-        self._message_stop(events)
+    def _stop(self, wire: MessageStop) -> None:
+        self._message_stop()
 
-    def _failure(self, wire: Failure, events: list[Event]) -> None:
+    def _failure(self, wire: Failure) -> None:
         raise upstream_error(wire.error, self._api)
 
     # Blocks.
 
-    def _block_start(self, wire: BlockStart, events: list[Event]) -> None:
-        self._end_missed(events)
-        self._settle(False, events)
+    def _block_start(self, wire: BlockStart) -> None:
+        self._end_missed()
+        self._settle(False)
         if self._closing and self._reason is not None:
             self._issue("late_content", "content_block_start", "the answer went on behind its stop_reason")
         self._closing = False
@@ -290,13 +249,13 @@ class StreamReader:
             self._issue("index_gap", "content_block_start", f"block {wire.index} follows block {self._last}")
         self._last = wire.index
         block = self._open = Block(wire.index, self._parts, wire.content_block)
-        self.model = block.model or self.model
+        self._model = block.model or self._model
         self._parts += 1
-        events.append(PartStart(block.part, block.without_content()))
+        self._told.append(PartStart(block.part, block.without_content()))
         if block.opening:
-            events.append(PartDelta(block.part, block.opening))
+            self._told.append(PartDelta(block.part, block.opening))
 
-    def _block_delta(self, wire: BlockDelta, events: list[Event]) -> None:
+    def _block_delta(self, wire: BlockDelta) -> None:
         block = self._opened(wire.index)
         delta: Any = wire.delta
         if isinstance(delta, Verbatim):
@@ -311,35 +270,35 @@ class StreamReader:
         if isinstance(delta, SignatureDelta) and block.signature is not None:
             self._issue("second_signature", f"block {block.index}", "the last one counts")
         if told := block.take(delta):
-            events.append(PartDelta(block.part, told))
+            self._told.append(PartDelta(block.part, told))
 
-    def _block_stop(self, wire: BlockStop, events: list[Event]) -> None:
-        self._end_block(self._opened(wire.index), events)
+    def _block_stop(self, wire: BlockStop) -> None:
+        self._end_block(self._opened(wire.index))
 
     def _opened(self, index: int) -> Block:
         if self._open is None or self._open.index != index:
             raise unreadable(self._api, f"block {index} is not open", "")
         return self._open
 
-    def _end_missed(self, events: list[Event]) -> None:
+    def _end_missed(self) -> None:
         """End a block that the stream forgot to end."""
         if self._open is not None:
             self._issue("missing_stop", f"block {self._open.index}", "its content_block_stop is missing")
-            self._end_block(self._open, events)
+            self._end_block(self._open)
 
-    def _end_block(self, block: Block, events: list[Event]) -> None:
+    def _end_block(self, block: Block) -> None:
         self._open = None
         if block.kind == "tool_use":
             self._doubt = block
             if is_object(block.said()):
-                self._settle(False, events)
+                self._settle(False)
             return
         if block.texts and block.kind not in TOLD and not is_json("".join(block.texts)):
             self._issue("invalid_json", f"block {block.index}", f"its input is no JSON: {''.join(block.texts)}")
             block.texts.clear()
-        events.append(PartEnd(block.part, item_of(block.whole(), block.part), origin=ORIGIN))
+        self._told.append(PartEnd(block.part, item_of(block.whole(), block.part), origin=ORIGIN))
 
-    def _settle(self, cut: bool, events: list[Event]) -> None:
+    def _settle(self, cut: bool) -> None:
         """Tell the call that has ended. Without arguments, or with broken ones, it waited for what comes behind it."""
         block, self._doubt = self._doubt, None
         if block is None:
@@ -348,17 +307,17 @@ class StreamReader:
         call = block.call(said or "{}")
         if cut:
             self._issues["cut_call", f"block {block.index}"] = cut_call(call.name, said)
-            events.append(PartEnd(block.part, None))
+            self._told.append(PartEnd(block.part, None))
             return
         if not call.name:
             self._issues["invalid_call", f"block {block.index}"] = nameless(call.arguments)
-            events.append(PartEnd(block.part, None))
+            self._told.append(PartEnd(block.part, None))
             return
         if said and not is_object(said):
             self._issue("invalid_json", f"block {block.index}", "the arguments of the call are no JSON object")
         if not block.texts:
-            events.append(PartDelta(block.part, call.arguments))
-        events.append(PartEnd(block.part, call, origin=ORIGIN))
+            self._told.append(PartDelta(block.part, call.arguments))
+        self._told.append(PartEnd(block.part, call, origin=ORIGIN))
 
 
 def claims_event(members: Mapping[str, Json]) -> int:
@@ -375,18 +334,21 @@ def _tag(wire: Wire | type[Wire]) -> str:
     return str(wire.__struct_config__.tag)
 
 
+IDLE = _tag(Ping)
+"""The name of events that say nothing but that the server is alive."""
+
 _PLACED = frozenset({"id", "model", "role", "content", "stop_reason", "stop_sequence", "usage"})
 """Members that a message has itself, so that there is no place for them beside it."""
 
 _TAGS = frozenset({_tag(wire) for wire in get_args(_Frame)})
 """The types that events have."""
 
-_STEPS: dict[type[Wire], Callable[[StreamReader, Any, list[Event]], None]] = {
-    MessageStart: StreamReader._message_start,
-    BlockStart: StreamReader._block_start,
-    BlockDelta: StreamReader._block_delta,
-    BlockStop: StreamReader._block_stop,
-    MessageDelta: StreamReader._message_delta,
-    MessageStop: StreamReader._stop,
-    Failure: StreamReader._failure,
+_STEPS: dict[type[Wire], Callable[[Message, Any], None]] = {
+    MessageStart: Message._message_start,
+    BlockStart: Message._block_start,
+    BlockDelta: Message._block_delta,
+    BlockStop: Message._block_stop,
+    MessageDelta: Message._message_delta,
+    MessageStop: Message._stop,
+    Failure: Message._failure,
 }

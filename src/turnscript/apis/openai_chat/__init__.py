@@ -54,8 +54,8 @@ from turnscript.apis.openai_chat.tools import read_tools, write_tools
 from turnscript.apis.openai_chat.writing import write_messages
 from turnscript.apis.serving import Serving, unasked, unseen
 from turnscript.apis.shared.answers import claims_choices, of_each_choice
-from turnscript.apis.shared.chunk_streams import ChunkParser
 from turnscript.apis.shared.model_lists import model_body, model_list
+from turnscript.apis.shared.stream_reader import StreamReader
 from turnscript.core.conversation import Assistant, Request, Response
 from turnscript.core.error_object import encoded, error_body
 from turnscript.core.errors import InvalidRequest, TurnscriptError
@@ -142,7 +142,7 @@ class OpenAIChat(Api):
 
     def stream_parser(self) -> StreamParser:
         """A parser of chunks."""
-        return ChunkParser(Assembly())
+        return StreamReader(Assembly())
 
     def write_stream(self, request: Request, reply: Reply) -> StreamRenderer:
         """A writer of chunks."""

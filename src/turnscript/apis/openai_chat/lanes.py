@@ -191,10 +191,10 @@ class CallLane(Lane):
 
 
 class Lanes:
-    """All parts of one answer. `events` waits to be taken by the owner."""
+    """All parts of one answer. `events`: the list that events are appended to."""
 
-    def __init__(self) -> None:
-        self.events: list[Event] = []
+    def __init__(self, events: list[Event]) -> None:
+        self.events = events
         self._issues: dict[tuple[str, str], Issue] = {}
         self._told = 0
         self._current: Lane | None = None

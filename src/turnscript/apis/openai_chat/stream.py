@@ -24,10 +24,11 @@ from turnscript.apis.openai_chat.lanes import Lanes
 from turnscript.apis.openai_chat.objects import kept
 from turnscript.apis.openai_chat.thoughts import thought_of
 from turnscript.apis.shared.answers import Gathered, head_of, only_first, read_usage
+from turnscript.apis.shared.chunk_streams import ChunkAnswer
 from turnscript.core.conversation import Extra, Issue, Refusal, Text, Usage
 from turnscript.core.error_object import upstream_error
 from turnscript.core.errors import InvalidRequest
-from turnscript.core.events import Event, MessageEnd
+from turnscript.core.events import MessageEnd
 from turnscript.core.finish_reasons import CALLED, STOP
 from turnscript.core.json_text import Json, plain
 from turnscript.core.source_paths import says_nothing
@@ -43,19 +44,18 @@ def _says(piece: Piece | None) -> bool:
     return any(getattr(piece, member, None) for member in _SAYS)
 
 
-class Assembly:
+class Assembly(ChunkAnswer):
     """One answer, as its pieces arrive. `whole`: in one piece."""
 
     def __init__(self, whole: bool = False) -> None:
-        self._lanes = Lanes()
+        super().__init__()
+        self._lanes = Lanes(self._told)
         self._whole = whole
         self._thoughts: list[str] = []  # in `reasoning_content`: some servers say all of it again in `reasoning`
         self.twice = False  # whether they did
         self._others: set[int] = set()  # the indexes of the choices that are not read
         self._id: str | None = None
         self._model: str | None = None
-        self.reason: str | None = None
-        self.late = False
         self._stop: str | None = None
         self._usage: Usage | None = None
         self._extra: Extra = {}
@@ -66,16 +66,9 @@ class Assembly:
         self._message_rest = Gathered(texts=True)
 
     def head(self) -> Head:
-        """What the chunks have said of themselves so far."""
         return head_of(self._id, self._model, self._extra, self._usage)
 
-    def events(self) -> list[Event]:
-        """What is certain since the last time."""
-        events, self._lanes.events = self._lanes.events, []
-        return events
-
-    def take(self, chunk: Json) -> None:
-        """A chunk."""
+    def add_chunk(self, chunk: Json) -> None:
         answer = read_checked(chunk)
         if not isinstance(answer.choices, list) and answer.usage in (UNSET, _NULL):
             expected = "a list of choices"
@@ -104,8 +97,7 @@ class Assembly:
             if key != "usage" and (value != _NULL or key not in self._extra):
                 self._extra[key] = Json(bytes(value))
 
-    def end(self) -> list[Event]:
-        """The answer is over."""
+    def finish(self) -> MessageEnd:
         lanes = self._lanes
         if self._others:
             found = only_first(self._others)
@@ -128,7 +120,7 @@ class Assembly:
             self._extra["usage"] = leftover(self._usage_rest)
         end = MessageEnd(reason, self._stop, self._usage, lanes.issues + self._usage_issues)
         end.id, end.model, end.extra, end.origin = self._id, self._model, self._extra, ORIGIN
-        return [*self.events(), end]
+        return end
 
     def _choice(self, choice: Choice) -> None:
         piece = self._told_in(choice)

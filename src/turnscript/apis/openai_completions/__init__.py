@@ -39,8 +39,8 @@ from turnscript.apis.openai_completions.answer import (
 )
 from turnscript.apis.serving import Serving
 from turnscript.apis.shared.answers import claims_choices, of_each_choice, of_first_choice
-from turnscript.apis.shared.chunk_streams import ChunkParser
 from turnscript.apis.shared.model_lists import model_body, model_list
+from turnscript.apis.shared.stream_reader import StreamReader
 from turnscript.core.conversation import Item, Part, Request, Response, System, Text, User
 from turnscript.core.error_object import encoded, error_body
 from turnscript.core.errors import InvalidRequest, TurnscriptError
@@ -197,7 +197,7 @@ class OpenAICompletions(Api):
         """A whole answer with one choice."""
         data = Json(body_bytes(body))
         assembly = Assembly()
-        assembly.take(data)
+        assembly.add_chunk(data)
         if bytes(read_object(data).get("choices", Json(b"[]"))) in (b"[]", b"null"):
             expected = "a list of choices"
             message = f"required, but missing or empty; expected {expected}"
@@ -224,7 +224,7 @@ class OpenAICompletions(Api):
 
     def stream_parser(self) -> StreamParser:
         """A parser of chunks."""
-        return ChunkParser(Assembly())
+        return StreamReader(Assembly())
 
     def write_stream(self, request: Request, reply: Reply) -> StreamRenderer:
         """A writer of chunks."""

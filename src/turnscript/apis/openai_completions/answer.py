@@ -37,7 +37,7 @@ from turnscript.apis.shared.answers import (
     read_usage,
     write_usage,
 )
-from turnscript.apis.shared.chunk_streams import ChunkEnding, asks_usage, encoded
+from turnscript.apis.shared.chunk_streams import ChunkAnswer, ChunkEnding, asks_usage, encoded
 from turnscript.core.conversation import (
     Assistant,
     Conversation,
@@ -104,13 +104,11 @@ _read_answer: Reader[Answer] = Reader(Answer)
 # Reading.
 
 
-class Assembly:
+class Assembly(ChunkAnswer):
     """One answer, as its chunks arrive."""
 
     def __init__(self) -> None:
-        self.reason: str | None = None
-        self.late = False
-        self._events: list[Event] = []
+        super().__init__()
         self._texts: list[str] = []
         self._seen = False  # a text, though it be empty
         self._issues: list[Issue] = []
@@ -126,16 +124,9 @@ class Assembly:
         self._choice_rest = Gathered()
 
     def head(self) -> Head:
-        """What the chunks have said of themselves so far."""
         return head_of(self._id, self._model, self._extra, self._usage)
 
-    def events(self) -> list[Event]:
-        """What is certain since the last time."""
-        events, self._events = self._events, []
-        return events
-
-    def take(self, chunk: Json) -> None:
-        """A chunk, or a whole answer."""
+    def add_chunk(self, chunk: Json) -> None:
         answer = _read_answer(chunk, "$")
         if isinstance(answer.error, Json) and answer.error != _NULL:
             raise upstream_error(answer.error, chunk)
@@ -163,11 +154,10 @@ class Assembly:
             if value is not UNSET and key != "usage" and (value != _NULL or key not in self._extra):
                 self._extra[key] = Json(bytes(value))
 
-    def end(self) -> list[Event]:
-        """The answer is over."""
+    def finish(self) -> MessageEnd:
         if self._texts:
             text = Text(text="".join(self._texts))
-            self._events.append(PartEnd(0, Assistant(content=[text], at="$.choices[0].text"), origin=ORIGIN))
+            self._told.append(PartEnd(0, Assistant(content=[text], at="$.choices[0].text"), origin=ORIGIN))
         if self._others:
             self._issues.append(only_first(self._others))
         if self.reason is None:
@@ -181,7 +171,7 @@ class Assembly:
             self._extra["usage"] = leftover(self._usage_rest)
         end = MessageEnd(self.reason, self._stop, self._usage, self._issues + self._usage_issues)
         end.id, end.model, end.extra, end.origin = self._id, self._model, self._extra, ORIGIN
-        return [*self.events(), end]
+        return end
 
     def _issue(self, kind: str, detail: str) -> None:
         """Note what is odd; the same thing only once."""
@@ -202,9 +192,9 @@ class Assembly:
             self._issue("missing_text", "there is a choice without a text")
         if isinstance(text, str) and text:
             if not self._texts:
-                self._events.append(PartStart(0, Assistant(at="$.choices[0].text")))
+                self._told.append(PartStart(0, Assistant(at="$.choices[0].text")))
             self._texts.append(text)
-            self._events.append(PartDelta(0, text))
+            self._told.append(PartDelta(0, text))
         rest = extra_of(choice.rest)
         for name in ("logprobs", *_STOPS):
             value = getattr(choice, name)

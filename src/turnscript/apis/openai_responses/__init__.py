@@ -50,10 +50,11 @@ from turnscript.apis.openai_responses.reading import (
 )
 from turnscript.apis.openai_responses.response import parse_response, write_response
 from turnscript.apis.openai_responses.serving import SERVING
-from turnscript.apis.openai_responses.stream_reading import StreamReader, claims_event
+from turnscript.apis.openai_responses.stream_reading import StreamedResponse, claims_event
 from turnscript.apis.openai_responses.stream_writing import StreamWriter
 from turnscript.apis.openai_responses.tools import read_tools, write_tools
 from turnscript.apis.openai_responses.writing import write_items
+from turnscript.apis.shared.stream_reader import StreamReader
 from turnscript.core.call_pairing import drop_generated_ids, name_results
 from turnscript.core.conversation import Hints, Item, Request, Response, Text, User
 from turnscript.core.error_object import encoded, error_body
@@ -193,7 +194,7 @@ class OpenAIResponses(Api):
         return write_response(self, response, request, reply)
 
     def stream_parser(self) -> StreamReader:
-        return StreamReader()
+        return StreamReader(StreamedResponse())
 
     def write_stream(self, request: Request, reply: Reply) -> StreamWriter:
         return StreamWriter(self, request, reply)

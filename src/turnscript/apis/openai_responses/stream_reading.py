@@ -10,7 +10,7 @@ contradicts itself in a way that could make a wrong answer look right is an Upst
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -40,8 +40,7 @@ from turnscript.core.conversation import Assistant, Issue, Item, Opaque, Refusal
 from turnscript.core.errors import InvalidRequest, UpstreamError
 from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from turnscript.core.json_text import Json, plain, read_object
-from turnscript.core.sse import SseReader
-from turnscript.core.unread_stream import DONE, Behind
+from turnscript.core.unread_stream import DONE
 
 _LIFECYCLE = frozenset({"response.created", "response.queued", "response.in_progress"})
 _TERMINALS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
@@ -106,23 +105,21 @@ _decode_text = msgspec.json.Decoder(str).decode
 _decode_part = msgspec.json.Decoder(_PartType).decode
 
 
-class StreamReader:
-    """Reads a stream, cut anywhere."""
+class StreamedResponse:
+    """One response, as its events arrive."""
 
     def __init__(self) -> None:
-        self._begun = self._over = False
-        self._sse = SseReader()
+        self.ending: MessageEnd | None = None
+        self._begun = False
         self._events: list[Event] = []
         self._issues: list[Issue] = []
         self._known: set[str] = set()
-        self._error: UpstreamError | None = None
         self._parts: dict[int, ToldPart] = {}
         self._by_name: dict[tuple[object, ...], ToldPart] = {}
         self._ids: dict[str, int] = {}  # of items that were announced without an output index
         self._waiting: deque[ToldPart] = deque()  # in the order of the output, not ended yet
         self._held: PartEnd | None = None  # of the item that may be the last: the end shows what its status says
         self._items: list[Item] = []
-        self._behind: Behind | None = None  # once it is over
         self._said = MessageEnd(origin=ORIGIN)  # what the response said of itself at the beginning
 
     def head(self) -> Head:
@@ -130,45 +127,20 @@ class StreamReader:
         created = self._said.extra.get("created_at")
         return Head(self._said.id, self._said.model, read_count(created) if created is not None else None)
 
-    def feed(self, data: bytes) -> list[Event]:
-        """More bytes; returns what is certain now. An error that comes behind events waits for the next call."""
-        if self._error is not None:
-            raise self._error
-        if self._behind is not None:
-            self._behind.feed(data)
-            return []
-        try:
-            self._take(iter(self._sse.feed(data)))
-        except UpstreamError as error:
-            self._error = error
-            if not self._events:
-                raise
-        return self._taken()
+    def events(self) -> list[Event]:
+        """Return what is certain since the last time."""
+        events, self._events = self._events, []
+        return events
 
-    def close(self) -> list[Event]:
-        """The stream is over. Raises UpstreamError if the response is not."""
-        if self._error is not None:
-            raise self._error
-        if self._behind is not None:
-            self._behind.close()
-            return []
-        try:
-            for name, text in self._sse.close():
-                self._event(name, text)
-            if not self._over:
-                stray = self._sse.stray
-                message = "the stream ended before the response was over"
-                raise UpstreamError(f"{message}: {stray}" if stray else message, body=stray, retryable=True)
-        except UpstreamError as error:
-            self._error = error
-            raise
-        return self._taken()
+    def close(self, stray: str) -> None:
+        """Refuse an end without a terminal event."""
+        message = "the stream ended before the response was over"
+        raise UpstreamError(f"{message}: {stray}" if stray else message, body=stray, retryable=True)
 
-    def salvage(self) -> list[Event]:
-        """What can be kept of a stream that failed: all that was said, and the calls that were."""
-        if not self._begun or self._over:
-            return []
-        self._over = True
+    def salvage(self) -> None:
+        """End a response whose stream failed with all that was said, and the calls that were."""
+        if not self._begun:
+            return
         for part in [part for part in self._waiting if part.final is None]:
             calls = isinstance(part.item, ToolCall)
             told = part.arguments is not None if calls else part.has_told
@@ -178,33 +150,24 @@ class StreamReader:
             self._end(part, self._final(part, None) if told else None)
         self._release()
         self._said.issues = self._issues
+        self.ending = self._said
         self._events.append(self._said)
-        return self._taken()
 
-    def _take(self, told: Iterator[tuple[str, str]]) -> None:
-        for name, text in told:
-            self._event(name, text)
-            if self._behind is not None:
-                self._behind.note(told)
-
-    def _taken(self) -> list[Event]:
-        events, self._events = self._events, []
-        return events
-
-    def _event(self, name: str, text: str) -> None:
-        if text.startswith(DONE):
+    def take(self, name: str, data: str) -> None:
+        """Take one more event."""
+        if data.startswith(DONE):
             return
-        told = _read(text)
+        told = _read(data)
         type_ = name if told.type is UNSET else told.type
         error = told.error if told.error is not UNSET and bytes(told.error) != b"null" else None
         if error is not None or type_ == _ERROR:
-            raise failure(error if error is not None else Json(text.encode()), text)
+            raise failure(error if error is not None else Json(data.encode()), data)
         if not self._begun:
             self._begin(type_, told)
         try:
-            self._handle(type_, told, text)
+            self._handle(type_, told, data)
         except InvalidRequest as error:
-            raise UpstreamError(f"the server sent a {type_} that cannot be read: {error}", body=_start(text)) from None
+            raise UpstreamError(f"the server sent a {type_} that cannot be read: {error}", body=_start(data)) from None
 
     def _begin(self, type_: str, told: _Told) -> None:
         self._begun = True
@@ -381,8 +344,7 @@ class StreamReader:
         end.issues = self._issues + end.issues
         self._release(end.finish_reason)
         self._events.append(end)
-        self._over = True
-        self._behind = Behind(self._sse, end.issues)
+        self.ending = end
 
     def _complete(self, output: list[Json]) -> None:
         """End the items that were not, with what the last event says of them; tell those that it alone has."""

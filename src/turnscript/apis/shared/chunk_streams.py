@@ -1,4 +1,4 @@
-"""Owns streams of JSON chunks that end with `[DONE]`: the loop around whatever the chunks say.
+"""Owns streams of JSON chunks that end with `[DONE]`, whatever the chunks say: how they are read and how they end.
 
 A stream is over with its `[DONE]`, or where the body ends behind a finish reason, because some servers send no
 `[DONE]`. A finish reason behind which the answer went on was none, so there only `[DONE]` ends it. Anything else that
@@ -8,8 +8,8 @@ ends it is an UpstreamError, and so is an `error` in a chunk. What comes behind 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from typing import Any
 
 import msgspec
 
@@ -19,125 +19,76 @@ from turnscript.core.error_object import error_frame, upstream_error
 from turnscript.core.errors import InvalidRequest, TurnscriptError, UpstreamError
 from turnscript.core.events import Event, MessageEnd
 from turnscript.core.json_text import Json, read_object
-from turnscript.core.sse import SseReader, comment, frame
-from turnscript.core.unread_stream import DONE, Behind
+from turnscript.core.sse import comment, frame
+from turnscript.core.unread_stream import DONE
 
 _SHOWN = 2000
 
 
-class Assembly(Protocol):
-    """One answer, as its chunks arrive."""
+class ChunkAnswer(ABC):
+    """An answer that comes in chunks, `reason` why it ended, once that was said, and `late` whether it went on behind
+    that. APIs say what a chunk and the end tell."""
 
-    reason: str | None
-    """Why it ended, once that was said."""
-    late: bool
-    """Whether the answer went on behind that."""
+    def __init__(self) -> None:
+        self.ending: MessageEnd | None = None
+        self.reason: str | None = None
+        self.late = False
+        self._begun = False
+        self._told: list[Event] = []
 
+    @abstractmethod
     def head(self) -> Head:
-        """What the chunks have said of themselves so far."""
-        ...
+        """Return what the chunks have said of themselves so far."""
 
-    def take(self, chunk: Json) -> None:
-        """One more chunk. Raises InvalidRequest for one that cannot be read, UpstreamError for one that is an error."""
-        ...
+    @abstractmethod
+    def add_chunk(self, chunk: Json) -> None:
+        """Take a chunk. Raises InvalidRequest for one that cannot be read, UpstreamError for one that is an error."""
+
+    @abstractmethod
+    def finish(self) -> MessageEnd:
+        """End the answer: tell the last events but one, and return that, the message's end."""
 
     def events(self) -> list[Event]:
-        """What is certain since the last time."""
-        ...
-
-    def end(self) -> list[Event]:
-        """The answer is over: the last events, and the message's end as the last of them."""
-        ...
-
-
-class ChunkParser:
-    """Reads a stream of chunks into an assembly. An error that comes behind events waits for the next call, so that
-    they are not lost."""
-
-    def __init__(self, answer: Assembly) -> None:
-        self._reader = SseReader()
-        self._answer = answer
-        self._begun = False
-        self._behind: Behind | None = None  # once it is over
-        self._error: UpstreamError | None = None
-
-    def head(self) -> Head:
-        """What the stream has said of itself so far."""
-        return self._answer.head()
-
-    def feed(self, data: bytes) -> list[Event]:
-        """More bytes. What comes behind the end is not read."""
-        if self._error is not None:
-            raise self._error
-        if self._behind is not None:
-            self._behind.feed(data)
-            return []
-        events: list[Event] = []
-        try:
-            told = iter(self._reader.feed(data))
-            for name, payload in told:
-                if self._take(name, payload):
-                    events += self._end(told)
-                    break
-                events += self._answer.events()
-        except UpstreamError as error:
-            self._error = error
-            if not events:
-                raise
+        """Return what is certain since the last time."""
+        events = self._told[:]
+        self._told.clear()
         return events
 
-    def close(self) -> list[Event]:
-        """The body is over."""
-        if self._error is not None:
-            raise self._error
-        if self._behind is not None:
-            self._behind.close()
-            return []
-        try:
-            for name, payload in self._reader.close():
-                if self._take(name, payload):
-                    return self._end()
-            if self._answer.reason is None or self._answer.late:
-                what = "in the middle of the answer" if self._begun else "before an answer began"
-                raise UpstreamError(f"the server ended the stream {what}", body=self._reader.stray, retryable=True)
-        except UpstreamError as error:
-            self._error = error
-            raise
-        return self._end()
-
-    def salvage(self) -> list[Event]:
-        """What can be kept of a stream that failed."""
-        if not self._begun or self._behind is not None:
-            return []
-        if self._answer.late:
-            self._answer.reason = None
-        return self._end()
-
-    def _end(self, rest: Iterable[tuple[str, str]] = ()) -> list[Event]:
-        """The last events. `rest`: what came with the end, behind it."""
-        events = self._answer.end()
-        end = events[-1]
-        assert isinstance(end, MessageEnd)
-        self._behind = Behind(self._reader, end.issues)
-        self._behind.note(rest)
-        return events
-
-    def _take(self, name: str, payload: str) -> bool:
-        """One more event; whether it is the end."""
-        if payload.strip() == DONE:
+    def take(self, name: str, data: str) -> None:
+        """Take a frame: a chunk, the end, or an error."""
+        if data.strip() == DONE:
             if not self._begun:
                 raise UpstreamError("the server ended the stream before an answer began", retryable=True)
-            return True
-        chunk = Json(payload)
+            self.end()
+            return
+        chunk = Json(data)
         try:
             if name == "error":
-                raise upstream_error(chunk, payload)
-            self._answer.take(chunk)
+                raise upstream_error(chunk, data)
+            self.add_chunk(chunk)
         except InvalidRequest as error:
             message = f"the server sent a chunk that cannot be read: {error}"
-            raise UpstreamError(message, body=payload[:_SHOWN]) from error
+            raise UpstreamError(message, body=data[:_SHOWN]) from error
         self._begun = True
-        return False
+
+    def close(self, stray: str) -> None:
+        """End an answer without `[DONE]`, if it said why it ended."""
+        if self.reason is None or self.late:
+            what = "in the middle of the answer" if self._begun else "before an answer began"
+            raise UpstreamError(f"the server ended the stream {what}", body=stray, retryable=True)
+        self.end()
+
+    def salvage(self) -> None:
+        """End an answer that failed, without a reason that was none."""
+        if self._begun:
+            self.reason = None if self.late else self.reason
+            self.end()
+
+    def end(self) -> list[Event]:
+        """End the answer, and return all events that nobody has taken."""
+        self.ending = self.finish()
+        self._told.append(self.ending)
+        return self._told
 
 
 def asks_usage(request: Request) -> bool:
