@@ -54,11 +54,10 @@ from turnscript.core.errors import (
 )
 from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
 from turnscript.core.exchange import Exchange
-from turnscript.core.inputs import Source
 from turnscript.core.logprobs import TokenLogprob
 from turnscript.core.losses import Loss
+from turnscript.core.payloads import Rendered, Source
 from turnscript.core.presets import Preset, get_preset, presets
-from turnscript.core.rendered import Rendered
 from turnscript.detection import Detected, detect
 from turnscript.detection.template_format import get_format
 from turnscript.engine.constraint import Constraint

@@ -11,8 +11,7 @@ import pytest
 
 import turnscript as ts
 from tests.templates import Body, Template, parsed
-from turnscript.core.conversation import Audio, Document, Image, Part, Text, ToolCall, ToolResult, User
-from turnscript.core.readable_text import is_unseen
+from turnscript.core.conversation import Audio, Document, Image, Part, Text, ToolCall, ToolResult, User, is_unseen
 from turnscript.formats.format import Format
 
 FORMATS = [*ts.formats(), *ts.model_formats()]

@@ -36,7 +36,7 @@ from turnscript.core.errors import InvalidRequest, LossyConversion, UpstreamErro
 from turnscript.core.events import fold
 from turnscript.core.json_text import Json
 from turnscript.core.losses import Loss
-from turnscript.core.rendered import Rendered
+from turnscript.core.payloads import Rendered
 
 API = OpenAIChat()
 ASKED = Request(settings=Settings(model="client-model"), origin="openai-chat")

@@ -29,11 +29,10 @@ from turnscript.core.conversation import Assistant, Conversation, Extra, Item, R
 from turnscript.core.error_kinds import fault_of, retry_headers
 from turnscript.core.errors import LossyConversion, TurnscriptError, UnknownName
 from turnscript.core.events import Event
-from turnscript.core.inputs import Source, body_bytes
 from turnscript.core.json_spelling import objects_in_one_spelling
 from turnscript.core.json_text import NULL, Json, plain, read_object
 from turnscript.core.losses import Loss, LossKind
-from turnscript.core.rendered import Rendered
+from turnscript.core.payloads import Rendered, Source, body_bytes
 from turnscript.core.source_paths import Unnamed, Words, at_source, member_path
 from turnscript.core.validation import MISTAKES, check_words, refuse_mistakes
 from turnscript.core.wire import Reader, Rest, mismatch

@@ -23,8 +23,7 @@ from turnscript.convert.recognition import detect_api, recognised_transcript
 from turnscript.convert.registry import formats, is_format
 from turnscript.convert.verbs import folded, unfolded
 from turnscript.core.errors import InvalidInput, InvalidTranscript, TurnscriptError
-from turnscript.core.inputs import transcript_text
-from turnscript.core.rendered import Rendered
+from turnscript.core.payloads import Rendered, transcript_text
 from turnscript.detection.template_format import get_format
 from turnscript.engine.fill import Fill
 from turnscript.engine.lines import FAULT, Finding, Findings, Lines, found_loss

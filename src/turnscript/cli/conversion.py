@@ -19,7 +19,7 @@ from turnscript.core.errors import InvalidInput, InvalidRequest, LossyConversion
 from turnscript.core.exchange import Exchange, alone
 from turnscript.core.json_text import Json, one_line, plain, read_object, type_name, utf8
 from turnscript.core.losses import Loss
-from turnscript.core.rendered import Rendered
+from turnscript.core.payloads import Rendered
 from turnscript.engine.escape import POLICIES
 from turnscript.engine.files_json import FILES
 from turnscript.formats.format import VIEWS, Format

@@ -23,7 +23,7 @@ from turnscript.convert.registry import get_format, is_format
 from turnscript.convert.verbs import parse
 from turnscript.core.conversation import Request
 from turnscript.core.errors import InvalidInput, LossyConversion, TurnscriptError, UnknownName, UpstreamError
-from turnscript.core.rendered import Rendered
+from turnscript.core.payloads import Rendered
 from turnscript.detection.template_format import is_place
 from turnscript.engine.files_json import FILES
 from turnscript.formats.format import VIEWS

@@ -25,7 +25,7 @@ from turnscript.core.conversation import Issue, Request
 from turnscript.core.errors import InvalidInput, LossyConversion, TurnscriptError
 from turnscript.core.exchange import Exchange
 from turnscript.core.losses import Loss
-from turnscript.core.rendered import Rendered
+from turnscript.core.payloads import Rendered
 
 _PIECE = 1 << 16
 _MOST = 1 << 24

@@ -32,7 +32,7 @@ from turnscript.core.conversation import Request
 from turnscript.core.errors import LossyConversion, TurnscriptError, Unsupported
 from turnscript.core.json_spelling import RESPELLED
 from turnscript.core.losses import Loss
-from turnscript.core.rendered import Rendered
+from turnscript.core.payloads import Rendered
 from turnscript.detection.place import read_place
 from turnscript.detection.template_format import format_of as at_place
 from turnscript.detection.template_format import get_format

@@ -14,10 +14,9 @@ from turnscript.convert.registry import apis, formats, get_api, get_format, is_f
 from turnscript.convert.verbs import parse
 from turnscript.core.conversation import Request
 from turnscript.core.errors import InvalidInput, InvalidTranscript, UnknownName, Unsupported
-from turnscript.core.inputs import body_bytes, transcript_text
 from turnscript.core.json_text import read_object
 from turnscript.core.losses import Loss
-from turnscript.core.rendered import Rendered
+from turnscript.core.payloads import Rendered, body_bytes, transcript_text
 from turnscript.engine.files import FileSequence
 from turnscript.engine.files_json import FILES, files_body, files_of, is_files
 from turnscript.engine.fill import Fill, fill_of

@@ -21,8 +21,8 @@ from turnscript.convert.registry import (
 from turnscript.core.conversation import Conversation, System, text_content
 from turnscript.core.error_object import upstream_error
 from turnscript.core.errors import InvalidInput, InvalidRequest, InvalidTranscript, UnknownName
-from turnscript.core.inputs import Source, body_bytes
 from turnscript.core.json_text import Json, is_json, read_list, read_object, utf8
+from turnscript.core.payloads import Source, body_bytes
 from turnscript.formats.format import Format
 
 _FILE = re.compile(r"[/\\]|\.(json|jsonl|txt|md|sse)$")

@@ -40,11 +40,10 @@ from turnscript.core.errors import (
     type_of,
 )
 from turnscript.core.exchange import RESPONSE, Exchange, alone, archived, exchange_of
-from turnscript.core.inputs import Source, body_bytes, transcript_text
 from turnscript.core.json_spelling import respelled
 from turnscript.core.json_text import read_object
 from turnscript.core.losses import Loss
-from turnscript.core.rendered import Rendered
+from turnscript.core.payloads import Rendered, Source, body_bytes, transcript_text
 from turnscript.core.source_paths import in_source_words, message_path
 from turnscript.core.unread_stream import BEHIND, HALF, STRAY
 from turnscript.core.validation import MISTAKES, refuse_mistakes

@@ -16,16 +16,56 @@ Five fields that every item has:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from types import NoneType
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import msgspec
 from msgspec import Struct
 
-from turnscript.core.equality import Comparable
-from turnscript.core.json_text import Json
+from turnscript.core.json_text import Json, plain, safe_json_string, same
 from turnscript.core.logprobs import TokenLogprob
 from turnscript.core.losses import Loss
+
+_NOT_COMPARED = frozenset({"as_object", "at", "paths", "words", "generated", "unread", "proofs"})
+
+
+class Comparable:
+    """Makes structs equal to those of their own kind that say the same. They may change, so they have no hash."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and equal(cast(Struct, self), cast(Struct, other))
+
+    def __ne__(self, other: object) -> bool:  # msgspec's own compares identities
+        return not self == other
+
+
+def equal(first: Struct, second: Struct) -> bool:
+    """Field by field; JSON texts by meaning, provenance not at all."""
+    for name in _compared(type(first)):
+        one, other = getattr(first, name), getattr(second, name)
+        if one is not other and not _same_value(one, other):
+            return False
+    return True
+
+
+@cache
+def _compared(kind: type[Struct]) -> tuple[str, ...]:
+    return tuple(name for name in kind.__struct_fields__ if name not in _NOT_COMPARED)
+
+
+def _same_value(first: Any, second: Any) -> bool:
+    if type(first) is str:  # most of what differs in identity
+        return bool(first == second)
+    if isinstance(first, Json) and isinstance(second, Json):
+        return same(first, second)
+    if isinstance(first, dict) and isinstance(second, dict):
+        return first.keys() == second.keys() and all(_same_value(first[key], second[key]) for key in first)
+    return bool(first == second)
+
 
 Extra = dict[str, Json]
 """Unnamed members of a wire object, each value the JSON text it arrived as."""
@@ -478,3 +518,65 @@ def all_tools(request: Request) -> Iterator[Tool]:
 def calls(items: Iterable[Item]) -> Iterator[ToolCall]:
     """The tool calls among `items`, in order."""
     return (item for item in items if type(item) is ToolCall)
+
+
+SEARCH_RESULT = "search_result"
+"""The kind of part that holds passages which a search found: a client's own, in what its tool answers, for example."""
+
+
+def single_text(content: Sequence[Part]) -> str | None:
+    """The text of a content that is one text without unnamed members, so that a string says all of it; else None."""
+    if len(content) == 1:
+        part = content[0]
+        if type(part) is Text and not part.extra:
+            return part.text
+    return None
+
+
+def readable(part: Part) -> str | None:
+    """The text of a part; None for one that has nothing to read, such as a picture."""
+    if isinstance(part, Text):
+        return part.text
+    if isinstance(part, Refusal | Document):
+        return part.text
+    if isinstance(part, Raw) and part.type == SEARCH_RESULT:
+        return _passages(part.value) or None
+    return None
+
+
+def shown(part: Part) -> str | None:
+    """What a prompt shows of a part: its text, or, of a picture, sound or file that no text can show, that it was left
+    out. A model that is told nothing would answer as if there were nothing. None for any other part."""
+    text = readable(part)
+    return text if text is not None or not isinstance(part, _MEDIA) else f"[{_called(part)} was left out: {_UNSEEN}]"
+
+
+def unseen(part: Part) -> str:
+    """What the loss of such a part says."""
+    return f"{_UNSEEN}: the prompt says that {_called(part)} was left out"
+
+
+def is_unseen(loss: Loss) -> bool:
+    """Whether a loss is that of a picture, sound or file which the model cannot see."""
+    return loss.detail.startswith(_UNSEEN)
+
+
+_UNSEEN = "the model cannot see this"
+_MEDIA = (Image, Audio, Document)
+_KINDS = {Image: "an image", Audio: "a sound", Document: "a file"}
+
+
+def _called(part: Part) -> str:
+    name = (part.filename or part.title) if isinstance(part, Document) else None
+    return _KINDS.get(type(part), "a part") if not name else f"the file {safe_json_string(name)}"
+
+
+def _passages(value: Json) -> str:
+    """The title, the source and the texts of a search result as paragraphs."""
+    block = plain(value)
+    content = block.get("content") if isinstance(block, dict) else None
+    if not isinstance(content, list):
+        return ""
+    texts = [one.get("text") for one in content if isinstance(one, dict)]
+    found = [text for text in (block.get("title"), block.get("source"), *texts) if isinstance(text, str)]
+    return "\n\n".join(found)

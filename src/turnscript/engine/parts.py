@@ -14,10 +14,9 @@ from typing import Any
 from msgspec import Raw as RawJson
 from msgspec import Struct
 
-from turnscript.core.conversation import Audio, Document, Image, Part, Raw, Refusal, Text
+from turnscript.core.conversation import Audio, Document, Image, Part, Raw, Refusal, Text, unseen
 from turnscript.core.errors import InvalidTranscript
 from turnscript.core.json_text import is_json, plain, text_of, type_word
-from turnscript.core.readable_text import unseen
 from turnscript.engine.attributes import attribute_text, read_attributes, scan_attributes, write_attributes
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Attribute, Payload

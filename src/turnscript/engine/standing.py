@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from turnscript.core.conversation import Item, System, User
-from turnscript.core.readable_text import shown
+from turnscript.core.conversation import Item, System, User, shown
 from turnscript.engine.layout import Place
 from turnscript.engine.table import Turn
 

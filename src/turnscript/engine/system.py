@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from turnscript.core.conversation import Item, Part, Request, System, Text, Thinking
+from turnscript.core.conversation import Item, Part, Request, System, Text, Thinking, shown
 from turnscript.core.errors import InvalidConversation
 from turnscript.core.losses import Loss
-from turnscript.core.readable_text import shown
 from turnscript.engine.jsonscan import values_end
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Body, Document, ToolsPlace

@@ -6,10 +6,9 @@ import re
 from contextlib import suppress
 from typing import Any
 
-from turnscript.core.conversation import Assistant, Part, Refusal, Text, Thinking
+from turnscript.core.conversation import Assistant, Part, Refusal, Text, Thinking, readable, shown, unseen
 from turnscript.core.errors import InvalidRequest, InvalidTranscript
 from turnscript.core.json_text import Json, is_json, safe_json_string, string_of
-from turnscript.core.readable_text import readable, shown, unseen
 from turnscript.engine.machine import PlainBody
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload

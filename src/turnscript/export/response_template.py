@@ -17,7 +17,7 @@ from typing import Any
 
 from turnscript.core.conversation import Assistant, Thinking, ToolCall, ToolResult
 from turnscript.core.losses import Loss
-from turnscript.core.rendered import Rendered
+from turnscript.core.payloads import Rendered
 from turnscript.engine.addressedcalls import AddressedCall
 from turnscript.engine.bodies import CallArguments
 from turnscript.engine.jsoncalls import JsonCall

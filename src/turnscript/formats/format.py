@@ -20,7 +20,7 @@ from turnscript.core.errors import InvalidRequest, LossyConversion, UnknownName,
 from turnscript.core.json_spelling import note_laid_out, respelled, shown
 from turnscript.core.json_text import Json
 from turnscript.core.losses import Loss
-from turnscript.core.rendered import Rendered
+from turnscript.core.payloads import Rendered
 from turnscript.core.source_paths import in_source_words, unnamed
 from turnscript.core.validation import MISTAKES, check_words, refuse_mistakes
 from turnscript.engine.constraint import Constraint, Demand, calls_demanded, told

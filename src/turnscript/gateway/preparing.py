@@ -21,13 +21,12 @@ from msgspec.structs import asdict, replace
 from turnscript.apis.api import PLAIN, Reply
 from turnscript.apis.serving import Serving
 from turnscript.backends.backend import Backend, Completion
-from turnscript.core.conversation import Request, ResponseFormat, Thinking, Usage
+from turnscript.core.conversation import Request, ResponseFormat, Thinking, Usage, is_unseen
 from turnscript.core.error_kinds import room_said
 from turnscript.core.errors import ContextOverflow, InvalidRequest, LossyConversion, UpstreamError
 from turnscript.core.events import Event, PartEnd
 from turnscript.core.json_spelling import RESPELLED
 from turnscript.core.losses import Loss
-from turnscript.core.readable_text import is_unseen
 from turnscript.core.sealed_thoughts import restore_thoughts, sealed
 from turnscript.engine.plaintext import TextParser
 from turnscript.engine.prompt import Prompt

@@ -30,8 +30,8 @@ from turnscript.core.conversation import (
 from turnscript.core.errors import Unsupported
 from turnscript.core.json_text import json_of
 from turnscript.core.losses import Loss
+from turnscript.core.payloads import Rendered
 from turnscript.core.presets import Preset, Range, get_preset
-from turnscript.core.rendered import Rendered
 from turnscript.engine.states import model_turn
 from turnscript.engine.table import Document, Turn
 from turnscript.engine.template.program import InvalidTemplate, TemplateRefused

@@ -33,11 +33,11 @@ from turnscript.core.conversation import (
     ToolCall,
     ToolResult,
     User,
+    single_text,
 )
 from turnscript.core.json_text import Json, json_of, plain, read_list, read_object, text_of
 from turnscript.core.losses import Indexed
 from turnscript.core.message_groups import hints
-from turnscript.core.readable_text import single_text
 from turnscript.core.wire import Reader, Verbatim, Wire, mismatch
 
 # Wire objects.

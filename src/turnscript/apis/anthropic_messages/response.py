@@ -34,9 +34,9 @@ from turnscript.apis.api import Body, leftover
 from turnscript.apis.shared.answers import invalid_count, missing_count, nameless, read_count
 from turnscript.core.conversation import Assistant, Extra, Issue, Item, Response, Thinking, ToolCall, Usage
 from turnscript.core.errors import InvalidRequest
-from turnscript.core.inputs import Source, body_bytes
 from turnscript.core.json_text import NULL, Json, json_of, read_list, read_object
 from turnscript.core.losses import Indexed
+from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.wire import Reader, mismatch, missing
 
 ORIGIN = "anthropic"

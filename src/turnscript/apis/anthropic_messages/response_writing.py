@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from turnscript.apis.anthropic_messages.parts import PartWriter
 from turnscript.apis.anthropic_messages.response import (
     CUTTING,
     OWN_REASONS,
@@ -22,7 +21,7 @@ from turnscript.apis.anthropic_messages.response import (
     put_known,
     usage_object,
 )
-from turnscript.apis.anthropic_messages.writing import NO_ARGUMENTS, TAKEN, is_text, no_arguments
+from turnscript.apis.anthropic_messages.writing import NO_ARGUMENTS, TAKEN, PartWriter, is_text, no_arguments
 from turnscript.apis.api import OFFICIAL, Api, Body, Rendering, Reply, merge
 from turnscript.apis.shared.answers import is_whole, lose_foreign, one_text, tier_of
 from turnscript.core.call_pairing import legal_id, unused_id

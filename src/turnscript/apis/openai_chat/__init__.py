@@ -49,9 +49,8 @@ from turnscript.apis.openai_chat.options import DEPRECATED, OPTIONS
 from turnscript.apis.openai_chat.reading import read_messages
 from turnscript.apis.openai_chat.response import OBJECTS, join_choices, read_response, write_response
 from turnscript.apis.openai_chat.stream import Assembly
-from turnscript.apis.openai_chat.target import Target
 from turnscript.apis.openai_chat.tools import read_tools, write_tools
-from turnscript.apis.openai_chat.writing import write_messages
+from turnscript.apis.openai_chat.writing import Target, write_messages
 from turnscript.apis.serving import Serving, unasked, unseen
 from turnscript.apis.shared.answers import claims_choices, of_each_choice
 from turnscript.apis.shared.model_lists import model_body, model_list
@@ -59,9 +58,9 @@ from turnscript.apis.shared.stream_reader import StreamReader
 from turnscript.core.conversation import Assistant, Request, Response
 from turnscript.core.error_object import encoded, error_body
 from turnscript.core.errors import InvalidRequest, TurnscriptError
-from turnscript.core.inputs import Source
 from turnscript.core.json_text import Json
 from turnscript.core.losses import Loss
+from turnscript.core.payloads import Source
 
 
 def _unasked(request: Request) -> InvalidRequest | None:

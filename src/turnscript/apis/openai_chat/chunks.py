@@ -21,6 +21,7 @@ from turnscript.apis.openai_chat.answer import (
     finish_word,
     is_legacy,
 )
+from turnscript.apis.openai_chat.content import entry, is_within, piece
 from turnscript.apis.openai_chat.response import (
     OBJECTS,
     Order,
@@ -37,7 +38,6 @@ from turnscript.apis.openai_chat.response import (
     thought,
     usage_rest,
 )
-from turnscript.apis.openai_chat.thoughts import entry, is_within, piece
 from turnscript.apis.shared.answers import came_to_nothing, lose_id, lose_usage, made_id, write_usage
 from turnscript.apis.shared.chunk_streams import ChunkEnding, asks_usage, encoded
 from turnscript.apis.shared.citations import take_pages, wrapped

@@ -8,11 +8,19 @@
 | `file{file_data, file_id, filename}` | `Document` |
 | `refusal` | `Refusal` |
 | any other | `Raw` |
+
+Thoughts stand in a content, too, as Mistral's models say them: in a part of type `thinking` that holds parts.
+
+    {"type": "thinking", "thinking": [{"type": "text", "text": "..."}]}
+
+Each is a `Thinking` with the slot `WITHIN`, and the text before and behind it an `Assistant` each, in their order; in
+a body of this API it stands where it was again. A part of that type that holds no list of parts is another maker's,
+and stays a `Raw`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from msgspec import UNSET
@@ -20,6 +28,7 @@ from msgspec import UNSET
 from turnscript.apis.api import Body, Rendering
 from turnscript.apis.openai_chat.objects import (
     NULL,
+    AnyPart,
     AudioPart,
     FilePart,
     ImagePart,
@@ -30,13 +39,29 @@ from turnscript.apis.openai_chat.objects import (
     kept,
     with_inner,
 )
-from turnscript.core.conversation import Audio, Document, Extra, Image, Item, Part, Raw, Refusal, Text
+from turnscript.core.conversation import (
+    Assistant,
+    Audio,
+    Document,
+    Extra,
+    Hints,
+    Image,
+    Item,
+    Part,
+    Raw,
+    Refusal,
+    Text,
+    Thinking,
+    readable,
+    single_text,
+)
 from turnscript.core.data_urls import data_url, split_data_url
-from turnscript.core.json_text import Json
-from turnscript.core.readable_text import readable, single_text
+from turnscript.core.errors import InvalidRequest
+from turnscript.core.json_text import Json, read_object
+from turnscript.core.message_groups import slot_of
 from turnscript.core.source_paths import content_path, part_path
 from turnscript.core.validation import kind_of
-from turnscript.core.wire import Verbatim
+from turnscript.core.wire import Reader, Verbatim
 
 BREAKPOINT = "prompt_cache_breakpoint"
 _SHARED = (BREAKPOINT,)
@@ -281,3 +306,62 @@ _WRITERS: dict[type, Callable[[Rendering, Any, Item, int], Any]] = {
     Refusal: _write_refusal,
     Raw: _write_raw,
 }
+
+
+WITHIN = "content.thinking"
+"""The slot of such a thought."""
+
+_TYPE = "thinking"
+_read: Reader[list[Any]] = Reader(list[AnyPart])
+
+
+def thought_of(part: Part, at: str) -> Thinking | None:
+    """The thought that a part is; None for any other part."""
+    if type(part) is not Raw or part.type != _TYPE:
+        return None
+    members = read_object(part.value)
+    said = members.pop(_TYPE, None)
+    if said is None or bytes(said).lstrip()[:1] != b"[":
+        return None
+    try:
+        content = parts_of(_read(said, f"{at}.{_TYPE}"))
+    except InvalidRequest:
+        return None
+    del members["type"]
+    return Thinking(content=content, extra=members, hints=Hints(slot=WITHIN), at=at)
+
+
+def apart(parts: Sequence[Part], at: str) -> list[Item]:
+    """A content as items, if there is a thought in it: thoughts and what stands between them; else nothing."""
+    thoughts = [thought_of(part, f"{at}.content[{index}]") for index, part in enumerate(parts)]
+    if not any(thoughts):
+        return []
+    found: list[Item] = []
+    for index, (part, thought) in enumerate(zip(parts, thoughts, strict=True)):
+        if thought is not None:
+            found.append(thought)
+        elif found and isinstance(found[-1], Assistant):
+            found[-1].content.append(part)
+        else:
+            found.append(Assistant(content=[part], at=f"{at}.content[{index}]"))
+    return found
+
+
+def is_within(item: Item) -> bool:
+    """Whether a thought stood in a content."""
+    return slot_of(item) == WITHIN and isinstance(item, Thinking)
+
+
+def is_plain(item: Thinking) -> bool:
+    """Whether a thought is texts and nothing else, so that it may come in pieces."""
+    return all(type(part) is Text and not part.extra for part in item.content)
+
+
+def entry(rendering: Rendering, item: Thinking) -> Body:
+    """A thought as a part of a content."""
+    return piece(written_parts(rendering, item, enumerate(item.content), None), item.extra)
+
+
+def piece(parts: list[Any], extra: Extra) -> Body:
+    """A part of a content that says some of a thought."""
+    return {"type": _TYPE, _TYPE: parts, **extra}

@@ -21,7 +21,7 @@ from turnscript.apis.openai_chat.answer import (
     PieceOfCustom,
     PieceOfFunction,
 )
-from turnscript.apis.openai_chat.thoughts import WITHIN, is_plain
+from turnscript.apis.openai_chat.content import WITHIN, is_plain
 from turnscript.apis.shared.answers import Gathered, nameless
 from turnscript.core.conversation import (
     Assistant,

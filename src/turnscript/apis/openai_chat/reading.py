@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import UNSET
 
 from turnscript.apis.api import extra_of, leftover
-from turnscript.apis.openai_chat.content import parts_of, shape_of_content
+from turnscript.apis.openai_chat.content import apart, parts_of, shape_of_content
 from turnscript.apis.openai_chat.objects import (
     BOTH,
     CONTENT_ABSENT,
@@ -40,7 +40,6 @@ from turnscript.apis.openai_chat.objects import (
     read_message,
     with_inner,
 )
-from turnscript.apis.openai_chat.thoughts import apart
 from turnscript.core.call_pairing import call_ids, drop_generated_ids
 from turnscript.core.conversation import (
     Assistant,

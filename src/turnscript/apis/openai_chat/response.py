@@ -32,11 +32,10 @@ from turnscript.apis.openai_chat.answer import (
     finish_word,
     is_legacy,
 )
-from turnscript.apis.openai_chat.content import written_parts
+from turnscript.apis.openai_chat.content import entry, is_within, written_parts
 from turnscript.apis.openai_chat.objects import BOTH
 from turnscript.apis.openai_chat.options import TIERS
 from turnscript.apis.openai_chat.stream import Assembly, read_checked
-from turnscript.apis.openai_chat.thoughts import entry, is_within
 from turnscript.apis.shared.answers import (
     created_of,
     free_text,
@@ -69,11 +68,11 @@ from turnscript.core.conversation import (
 from turnscript.core.errors import InvalidRequest
 from turnscript.core.events import MessageEnd, fold
 from turnscript.core.finish_reasons import FILTERED, check_end
-from turnscript.core.inputs import Source, body_bytes
 from turnscript.core.json_text import Json, is_object, read_list, read_object, safe_json_string
 from turnscript.core.logprobs import TokenLogprob
 from turnscript.core.losses import Loss
 from turnscript.core.message_groups import hints, shape_of, slot_of
+from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.source_paths import part_path
 from turnscript.core.validation import text_only
 

@@ -19,10 +19,9 @@ from turnscript.apis.openai_chat.answer import (
     Piece,
     read_answer,
 )
-from turnscript.apis.openai_chat.content import parts_of
+from turnscript.apis.openai_chat.content import parts_of, thought_of
 from turnscript.apis.openai_chat.lanes import Lanes
 from turnscript.apis.openai_chat.objects import kept
-from turnscript.apis.openai_chat.thoughts import thought_of
 from turnscript.apis.shared.answers import Gathered, head_of, only_first, read_usage
 from turnscript.apis.shared.chunk_streams import ChunkAnswer
 from turnscript.core.conversation import Extra, Issue, Refusal, Text, Usage

@@ -26,7 +26,7 @@ from turnscript.apis.openai_chat.objects import (
     read_function,
     read_tool,
 )
-from turnscript.apis.openai_chat.target import Target
+from turnscript.apis.openai_chat.writing import Target
 from turnscript.core.conversation import Extra, Request, Tool
 from turnscript.core.json_text import Json, plain, read_list, read_object
 from turnscript.core.losses import Indexed

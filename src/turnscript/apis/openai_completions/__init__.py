@@ -45,10 +45,10 @@ from turnscript.core.conversation import Item, Part, Request, Response, System, 
 from turnscript.core.error_object import encoded, error_body
 from turnscript.core.errors import InvalidRequest, TurnscriptError
 from turnscript.core.events import fold
-from turnscript.core.inputs import Source, body_bytes
 from turnscript.core.json_text import Json, plain, read_list, read_object
 from turnscript.core.losses import Loss
 from turnscript.core.message_groups import envelope_of, hints, shape_of
+from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.source_paths import content_path, message_path, part_path
 from turnscript.core.validation import kind_of
 from turnscript.core.wire import Reader

@@ -38,7 +38,6 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from turnscript.apis.api import OFFICIAL, SEED, Api, Body, Rendering, Reply
-from turnscript.apis.openai_responses.declared import name_declared
 from turnscript.apis.openai_responses.objects import INPUT, WORDS
 from turnscript.apis.openai_responses.options import OPTIONS, ORIGIN
 from turnscript.apis.openai_responses.reading import (
@@ -52,16 +51,16 @@ from turnscript.apis.openai_responses.response import parse_response, write_resp
 from turnscript.apis.openai_responses.serving import SERVING
 from turnscript.apis.openai_responses.stream_reading import StreamedResponse, claims_event
 from turnscript.apis.openai_responses.stream_writing import StreamWriter
-from turnscript.apis.openai_responses.tools import read_tools, write_tools
+from turnscript.apis.openai_responses.tools import name_declared, read_tools, write_tools
 from turnscript.apis.openai_responses.writing import write_items
 from turnscript.apis.shared.stream_reader import StreamReader
 from turnscript.core.call_pairing import drop_generated_ids, name_results
 from turnscript.core.conversation import Hints, Item, Request, Response, Text, User
 from turnscript.core.error_object import encoded, error_body
 from turnscript.core.errors import TurnscriptError
-from turnscript.core.inputs import Source, body_bytes
 from turnscript.core.json_text import NULL, Json, plain, read_list
 from turnscript.core.losses import Indexed, Loss
+from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.wire import mismatch
 
 _EMPTY = Json(b"[]")

@@ -13,10 +13,8 @@ from hashlib import blake2b
 
 import msgspec
 
-from turnscript.apis.openai_responses.client_calls import ID_PREFIXES, fits
-from turnscript.apis.openai_responses.declared import OWN_CALLS
-from turnscript.apis.openai_responses.slots import CLIENT_CALLS
-from turnscript.apis.openai_responses.tools import NAMESPACE, NAMESPACE_SEPARATOR
+from turnscript.apis.openai_responses.client_tools import CLIENT_CALLS, ID_PREFIXES, fits
+from turnscript.apis.openai_responses.tools import NAMESPACE, NAMESPACE_SEPARATOR, OWN_CALLS
 from turnscript.apis.shared.answers import free_text, is_whole
 from turnscript.core.conversation import (
     DECLARED_AS,

@@ -13,7 +13,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from turnscript.apis.api import OFFICIAL, Api, Body, Rendering
-from turnscript.apis.openai_responses.client_calls import begun_body, call_body, settle_call
+from turnscript.apis.openai_responses.client_tools import (
+    CLIENT_CALLS,
+    CLIENT_OUTPUTS,
+    EMPTY,
+    TOOL_SEARCH_CALL,
+    TOOL_SEARCH_OUTPUT,
+    begun_body,
+    call_body,
+    settle_call,
+)
 from turnscript.apis.openai_responses.naming import Named, Naming
 from turnscript.apis.openai_responses.options import ORIGIN
 from turnscript.apis.openai_responses.outcome import COMPLETED, IN_PROGRESS, INCOMPLETE, is_unfinished, said
@@ -27,13 +36,6 @@ from turnscript.apis.openai_responses.parts import (
     write_parts,
 )
 from turnscript.apis.openai_responses.reading import read_items
-from turnscript.apis.openai_responses.slots import (
-    CLIENT_CALLS,
-    CLIENT_OUTPUTS,
-    EMPTY,
-    TOOL_SEARCH_CALL,
-    TOOL_SEARCH_OUTPUT,
-)
 from turnscript.apis.openai_responses.writing import Writer, search_call
 from turnscript.apis.shared.answers import is_whole
 from turnscript.apis.shared.citations import take_pages

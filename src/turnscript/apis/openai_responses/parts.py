@@ -23,11 +23,10 @@ from turnscript.apis.openai_responses.objects import (
     ReasoningText,
     SummaryText,
 )
-from turnscript.core.conversation import Audio, Document, Extra, Image, Item, Part, Raw, Refusal, Text
+from turnscript.core.conversation import Audio, Document, Extra, Image, Item, Part, Raw, Refusal, Text, readable
 from turnscript.core.data_urls import data_url, split_data_url
 from turnscript.core.json_text import json_of, plain
 from turnscript.core.losses import part_path as part_of_message
-from turnscript.core.readable_text import readable
 from turnscript.core.source_paths import part_path
 from turnscript.core.wire import Verbatim, Wire
 

@@ -9,7 +9,19 @@ import msgspec
 from msgspec import UNSET
 
 from turnscript.apis.api import extra_of
-from turnscript.apis.openai_responses.client_calls import read_client_item
+from turnscript.apis.openai_responses.client_tools import (
+    EMPTY,
+    INSTRUCTIONS_LIST,
+    MESSAGE,
+    NAMED,
+    NO_ID,
+    SEED_CALL,
+    SEED_CALL_NO_ID,
+    SEED_RESULT,
+    SEED_RESULT_NO_ID,
+    read_client_item,
+    reasoning_ids,
+)
 from turnscript.apis.openai_responses.objects import (
     AdditionalTools,
     AnyMessage,
@@ -28,20 +40,7 @@ from turnscript.apis.openai_responses.objects import (
     TypedItem,
 )
 from turnscript.apis.openai_responses.parts import INPUT, OUTPUT, REASONING, SUMMARY, extra_with, read_parts
-from turnscript.apis.openai_responses.searches import read_search
-from turnscript.apis.openai_responses.slots import (
-    EMPTY,
-    INSTRUCTIONS_LIST,
-    MESSAGE,
-    NAMED,
-    NO_ID,
-    SEED_CALL,
-    SEED_CALL_NO_ID,
-    SEED_RESULT,
-    SEED_RESULT_NO_ID,
-    reasoning_ids,
-)
-from turnscript.apis.openai_responses.tools import read_tools
+from turnscript.apis.openai_responses.tools import read_search, read_tools
 from turnscript.core.conversation import (
     Assistant,
     Extra,

@@ -42,9 +42,9 @@ from turnscript.apis.shared.citations import with_pages_on_text
 from turnscript.core.conversation import Extra, Issue, Item, Request, Response
 from turnscript.core.errors import InvalidRequest
 from turnscript.core.events import MessageEnd
-from turnscript.core.inputs import Source, body_bytes
 from turnscript.core.json_text import Json, excerpt, json_of, plain, read_object
 from turnscript.core.losses import Loss
+from turnscript.core.payloads import Source, body_bytes
 
 _NO_NAME = Json(b'""')
 

@@ -1,4 +1,9 @@
-"""Owns what a server of this API does beside answering: counts, models, and answers that are kept and gone on from."""
+"""Owns what a server of this API does beside answering: counts, models, and answers that are kept and gone on from.
+
+Compaction is the wish for a summary instead of an answer. A client ends its input with a `compaction_trigger`, or sends
+it to a path of its own; either way it gets a `compaction` item, whose `encrypted_content` it sends back in the place of
+all that was said (spec apis A1, clients 4). For one that goes on by `previous_response_id` the server puts it there.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +14,158 @@ import msgspec
 from msgspec import Raw as RawJson
 from msgspec.structs import replace
 
-from turnscript.apis.openai_responses.client_calls import settle_client_items
-from turnscript.apis.openai_responses.client_tools import as_function
-from turnscript.apis.openai_responses.compaction import COMPACTING, UPDATE
-from turnscript.apis.openai_responses.declared import name_joined
-from turnscript.apis.openai_responses.diagnostics import DIAGNOSING
+from turnscript.apis.openai_responses.client_tools import (
+    CLIENT_OUTPUTS,
+    INSTRUCTIONS,
+    INSTRUCTIONS_LIST,
+    as_function,
+    settle_client_items,
+)
 from turnscript.apis.openai_responses.errors import failure_of, flat_error
-from turnscript.apis.openai_responses.listed import whole, with_id
 from turnscript.apis.openai_responses.reading import read_items
-from turnscript.apis.openai_responses.slots import CLIENT_OUTPUTS, INSTRUCTIONS, INSTRUCTIONS_LIST
-from turnscript.apis.serving import EffortChange, Serving, Stored, unasked
+from turnscript.apis.openai_responses.tools import name_joined
+from turnscript.apis.serving import CacheVerdict, Compacting, Diagnosing, EffortChange, Serving, Stored, unasked
 from turnscript.apis.shared.model_lists import model_body, model_list
-from turnscript.core.conversation import Item, Opaque, Request, Thinking
+from turnscript.core.conversation import Item, Opaque, Request, System, Thinking, ToolsChange
 from turnscript.core.errors import InvalidRequest, TurnscriptError
-from turnscript.core.json_text import NULL, Json, plain, read_list, read_object
+from turnscript.core.json_text import NULL, Json, json_of, plain, read_list, read_object
 from turnscript.core.message_groups import slot_of
 from turnscript.core.sse import frame
 from turnscript.core.wire import mismatch
+
+_EARLIER = "comparison_response_id"
+_REASONS = {
+    "model": "model_changed",
+    "tools": "tools_changed",
+    "instructions": "input_changed",  # there is no word of their own
+    "input": "input_changed",
+    "effort": "reasoning_effort_changed",
+    "format": "text_format_changed",
+    "verbosity": "verbosity_changed",
+    "compacted": "context_compacted",
+}
+
+
+def _earlier(request: Request) -> str | None:
+    said = request.settings.prompt_cache_options
+    options = None if said is None else plain(said)
+    earlier = options.get(_EARLIER) if isinstance(options, dict) else None
+    return earlier if isinstance(earlier, str) else None
+
+
+def _told(verdict: CacheVerdict) -> dict[str, Any]:
+    told: dict[str, Any] = {"type": "unavailable"}
+    if verdict.cause == "":
+        told = {"type": "cache_hit"}
+    elif verdict.cause == "unknown":
+        told = {"type": "comparison_response_not_found"}
+    elif verdict.cause in _REASONS:
+        told = {"type": "cache_miss", "reason": _REASONS[verdict.cause], "cache_missed_tokens": verdict.affected}
+        told["comparison_reusable_tokens"] = verdict.reusable
+    return {"prompt_cache_diagnostics": told}
+
+
+DIAGNOSING = Diagnosing(wished=lambda request: _earlier(request) is not None, earlier=_earlier, told=_told)
+
+
+def whole(item: dict[str, Json]) -> dict[str, Any]:
+    """An item as lists of items show it: a message says its type, and its content is a list."""
+    if "type" in item and plain(item["type"]) is not None and plain(item["type"]) != "message":
+        return dict(item)
+    if "role" not in item:
+        return dict(item)
+    whole: dict[str, Any] = {"type": "message"} | {key: value for key, value in item.items() if key != "type"}
+    content = item.get("content")
+    if content is not None and bytes(content)[:1] == b'"':
+        kind = "output_text" if plain(item["role"]) == "assistant" else "input_text"
+        part: dict[str, Any] = {"type": kind, "text": content}
+        whole["content"] = [part | {"annotations": []} if kind == "output_text" else part]
+    return whole
+
+
+_PREFIXES = {
+    "message": "msg",
+    "reasoning": "rs",
+    "function_call": "fc",
+    "function_call_output": "fco",
+    "custom_tool_call": "ctc",
+    "custom_tool_call_output": "ctco",
+    "local_shell_call": "lsh",
+    "local_shell_call_output": "lsho",
+    "shell_call": "sh",
+    "shell_call_output": "sho",
+    "apply_patch_call": "apc",
+    "apply_patch_call_output": "apco",
+}
+
+
+def with_id(item: dict[str, Any], name: str) -> dict[str, Any]:
+    """An item with an id, made of its kind and `name` where it has none, and with a status where its kind has one."""
+    id_ = item.get("id")
+    if id_ is not None and bytes(id_) != b"null":
+        return item
+    kind = item.get("type", "message")
+    kind = plain(kind) if isinstance(kind, RawJson) else kind
+    made = {"id": f"{_PREFIXES.get(str(kind), 'item')}_{name}"}
+    status = {"status": "completed"} if kind in _PREFIXES and "status" not in item else {}
+    return made | status | {key: value for key, value in item.items() if key != "id"}
+
+
+TRIGGER, COMPACTION, UPDATE = "compaction_trigger", "compaction", "configuration_update"
+_KEPT = ("id", "created_at", "usage")
+
+
+def _wished(request: Request) -> bool:
+    items = request.items
+    return bool(items) and _is(items[-1], TRIGGER)
+
+
+def _is(item: Item, type_: str) -> bool:
+    return isinstance(item, Opaque) and item.type == type_
+
+
+def _wish(request: Request) -> None:
+    if not _wished(request):
+        request.items.append(Opaque(type=TRIGGER, value=json_of({"type": TRIGGER})))
+    request.settings.store = request.settings.stream = False
+    request.extra = {key: value for key, value in request.extra.items() if key != "background"}
+
+
+def _stays(items: Sequence[Item], index: int) -> list[int] | None:
+    wish = index - 1
+    while wish >= 0 and isinstance(items[wish], Thinking):
+        wish -= 1
+    if wish < 0 or not _is(items[wish], TRIGGER):
+        return None
+    before = enumerate(items[:wish])
+    return [at for at, item in before if isinstance(item, System | ToolsChange) or _is(item, UPDATE)]
+
+
+def _proof(item: Item) -> str | None:
+    if not isinstance(item, Opaque) or item.type != COMPACTION:
+        return None
+    value = read_object(item.value).get("encrypted_content")
+    proof = plain(value) if value is not None else None
+    return proof if isinstance(proof, str) else None
+
+
+def _item(name: str, seal: str) -> Item:
+    value = {"id": f"cmp_{name}", "type": COMPACTION, "encrypted_content": seal}
+    return Opaque(type=COMPACTION, value=json_of(value))
+
+
+def _body(response: bytes) -> bytes:
+    members = read_object(response)
+    name = str(plain(members["id"])).partition("_")[2]
+    items = [whole(read_object(item)) for item in read_list(members["output"])]
+    told = {"output": [with_id(item, f"{name}_{index}") for index, item in enumerate(items)]}
+    return msgspec.json.encode({"object": "response.compaction", **{key: members[key] for key in _KEPT}, **told})
+
+
+COMPACTING = Compacting(
+    path="/v1/responses/compact", body=_body, wished=_wished, wish=_wish, proof=_proof, stays=_stays, item=_item
+)
+
 
 REFERENCE = "item_reference"
 SEALS = "reasoning.encrypted_content"

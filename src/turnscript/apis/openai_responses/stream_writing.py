@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Raw as RawJson
 
 from turnscript.apis.api import Api, Body, Reply
-from turnscript.apis.openai_responses.client_calls import command_events
+from turnscript.apis.openai_responses.client_tools import CLIENT_CALLS, command_events
 from turnscript.apis.openai_responses.errors import failure_of, flat_error
 from turnscript.apis.openai_responses.naming import response_id
 from turnscript.apis.openai_responses.options import ORIGIN
@@ -35,7 +35,6 @@ from turnscript.apis.openai_responses.parts import (
     type_of_part,
 )
 from turnscript.apis.openai_responses.response import Report, lose_stop, own_extra, told_status
-from turnscript.apis.openai_responses.slots import CLIENT_CALLS
 from turnscript.apis.openai_responses.stream_parts import LivePart
 from turnscript.apis.shared.answers import came_to_nothing, is_whole
 from turnscript.apis.shared.citations import with_pages_on_ends

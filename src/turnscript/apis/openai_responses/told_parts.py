@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from turnscript.apis.openai_responses.client_calls import name_of
+from turnscript.apis.openai_responses.client_tools import name_of
 from turnscript.apis.openai_responses.output import content_text
 from turnscript.core.conversation import Assistant, Item, Part, Refusal, Text, Thinking, ToolCall
 from turnscript.core.events import Event, NextText, PartDelta, PartEnd

@@ -4,20 +4,59 @@
 one out says so in `Tool.hints`. Of a hosted tool only its type and name are known here. A `tool_search` that the client
 runs, and the tools of `client_tools`, are functions to everybody else: they say in their hints what they were declared
 as.
+
+A search for tools that the client runs:
+
+| wire, each with `execution: client` | model |
+|--|--|
+| tool `tool_search` | a function with the hint `declared_as`, which `tools` reads and writes |
+| item `tool_search_call` | `ToolCall` in the slot `tool_search_call` |
+| item `tool_search_output` | `ToolResult` in the slot `tool_search_output`; joined to it a `ToolsChange`: the tools |
+
+A search has no name on the wire; `declared` gives it one. The result names the tools in words: they stand beside it,
+and a model should not read an empty answer.
+Searches that the server runs, and items of any other form, stay verbatim: nobody here could answer them.
+
+Tools whose declaration has no name are called what they are declared as, `tool_search` or `shell`, with a number where
+a tool of the client has that name. So are their calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import UNSET
 
 from turnscript.apis.api import Body, Rendering, extra_of
-from turnscript.apis.openai_responses.client_tools import client_tool
+from turnscript.apis.openai_responses.client_tools import (
+    CLIENT_CALLS,
+    STRING,
+    TOOL_SEARCH_CALL,
+    TOOL_SEARCH_OUTPUT,
+    client_tool,
+    name_of,
+    settle_client_items,
+)
 from turnscript.apis.openai_responses.objects import CustomTool, FunctionTool, NamespaceTool, TypedTool
-from turnscript.core.conversation import DECLARED_AS, Extra, Tool, loaded
-from turnscript.core.json_text import Json, plain, read_object
+from turnscript.core.conversation import (
+    DECLARED_AS,
+    Extra,
+    Hints,
+    Item,
+    Opaque,
+    Request,
+    Text,
+    Tool,
+    ToolCall,
+    ToolResult,
+    ToolsChange,
+    all_tools,
+    loaded,
+)
+from turnscript.core.errors import InvalidRequest
+from turnscript.core.json_text import Json, is_object, plain, read_list, read_object, text_of
+from turnscript.core.message_groups import slot_of
 from turnscript.core.wire import Reader, Verbatim
 
 ABSENT = "absent"
@@ -201,3 +240,103 @@ _WRITE: dict[str, Callable[[Rendering, Tool, str], Body]] = {
     "custom": _write_custom,
     "namespace": _write_namespace,
 }
+
+
+def read_search(kind: str, value: Json, at: str) -> list[Item]:
+    """The items of a call or output of a search that the client runs; none where it is anything else."""
+    read = {TOOL_SEARCH_CALL: _search_call, TOOL_SEARCH_OUTPUT: _search_output}.get(kind)
+    members = read_object(value) if read is not None else {}
+    if read is None or not is_client_run(members) or not _begins(members.get("call_id"), b'"'):
+        return []
+    del members["type"]
+    return read(members, at)
+
+
+def _search_call(members: Extra, at: str) -> list[Item]:
+    value = members.pop("arguments", None)
+    if value is None:
+        return []
+    call = ToolCall(name=SEARCH, arguments=text_of(value), as_object=True, hints=Hints(slot=TOOL_SEARCH_CALL), at=at)
+    if _begins(value, b'"'):
+        call.arguments, call.as_object = plain(value), False
+        call.hints = Hints(slot=TOOL_SEARCH_CALL, shape=STRING)
+    elif not is_object(call.arguments):
+        return []
+    _identify_search(call, members)
+    return [call]
+
+
+def _search_output(members: Extra, at: str) -> list[Item]:
+    value = members.pop("tools", None)
+    if value is None or not _begins(value, b"["):
+        return []
+    try:
+        found = read_tools(read_list(value), f"{at}.tools")
+    except InvalidRequest:
+        return []  # what of the list is a tool can still be of use
+    result = ToolResult(content=[Text(text=found_text(found))], hints=Hints(slot=TOOL_SEARCH_OUTPUT), at=at)
+    _identify_search(result, members)
+    return [result, ToolsChange(added=found, hints=Hints(turn="join"), at=at)]
+
+
+def _identify_search(item: ToolCall | ToolResult, members: Extra) -> None:
+    """The ids, and the members that have no name here."""
+    item.id = plain(members.pop("call_id"))
+    if _begins(members.get("id"), b'"'):
+        item.item_id = plain(members.pop("id"))
+    item.extra = members
+
+
+def _begins(value: Json | None, mark: bytes) -> bool:
+    return value is not None and bytes(value).lstrip()[:1] == mark
+
+
+OWN_CALLS = CLIENT_CALLS | {TOOL_SEARCH_CALL}
+"""The slots of calls whose items have no name."""
+
+
+def name_declared(request: Request) -> None:
+    """Give such tools of a request, and the calls of them, a name that no other tool has."""
+    if not _has_any(request):
+        return
+    tools = [tool for tool in all_tools(request) if tool.type != NAMESPACE]
+    taken = {tool.name for tool in tools if DECLARED_AS not in tool.hints}
+    names = {kind: _free(kind, taken) for kind in map(name_of, OWN_CALLS)}
+    for tool in tools:
+        if DECLARED_AS in tool.hints:
+            tool.name = names[tool.hints[DECLARED_AS]]
+    _name_calls(request.items, names)
+    settle_client_items(request.items)
+
+
+def name_joined(request: Request, items: Iterable[Item]) -> None:
+    """The same for the calls among items that were kept and are put into a request."""
+    names = {tool.hints[DECLARED_AS]: tool.name for tool in request.tools if DECLARED_AS in tool.hints}
+    _name_calls(items, {kind: name for kind, name in names.items() if name is not None})
+
+
+def _name_calls(items: Iterable[Item], names: Mapping[str, str]) -> None:
+    for item in items:
+        if type(item) is ToolCall and (slot := slot_of(item)) in OWN_CALLS:
+            item.name = names.get(name_of(slot), item.name)
+
+
+def _free(name: str, taken: Container[str | None]) -> str:
+    free, count = name, 1
+    while free in taken:
+        count += 1
+        free = f"{name}_{count}"
+    return free
+
+
+def _has_any(request: Request) -> bool:
+    """Whether there may be any, which is rare."""
+    tools, items = request.tools, request.items
+    if tools and any(DECLARED_AS in tool.hints for tool in tools):
+        return True
+    kinds = set(map(type, items))
+    if ToolsChange in kinds or Opaque in kinds:
+        return True
+    return ToolCall in kinds and any(
+        type(item) is ToolCall and item.hints is not None and item.hints.slot in OWN_CALLS for item in items
+    )

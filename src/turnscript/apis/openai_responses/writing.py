@@ -8,10 +8,7 @@ from typing import Any
 from msgspec import Raw as RawJson
 
 from turnscript.apis.api import SEED, Body, Rendering, merge
-from turnscript.apis.openai_responses.client_calls import call_body, output_body
-from turnscript.apis.openai_responses.options import ORIGIN
-from turnscript.apis.openai_responses.parts import INPUT, OUTPUT, REASONING, SUMMARY, Place, write_parts
-from turnscript.apis.openai_responses.slots import (
+from turnscript.apis.openai_responses.client_tools import (
     EMPTY,
     INSTRUCTIONS,
     INSTRUCTIONS_LIST,
@@ -22,9 +19,13 @@ from turnscript.apis.openai_responses.slots import (
     TOOL_SEARCH_CALL,
     TOOL_SEARCH_OUTPUT,
     WITHOUT_ID,
+    call_body,
     is_written,
+    output_body,
     reasoning_ids,
 )
+from turnscript.apis.openai_responses.options import ORIGIN
+from turnscript.apis.openai_responses.parts import INPUT, OUTPUT, REASONING, SUMMARY, Place, write_parts
 from turnscript.apis.openai_responses.tools import NAMESPACE_SEPARATOR, found_text, write_tools
 from turnscript.core.call_pairing import call_ids, is_generated, kept_ids, told
 from turnscript.core.conversation import (
@@ -41,10 +42,10 @@ from turnscript.core.conversation import (
     ToolResult,
     ToolsChange,
     User,
+    single_text,
 )
 from turnscript.core.json_text import is_object
 from turnscript.core.message_groups import is_joined, shape_of, slot_of
-from turnscript.core.readable_text import single_text
 from turnscript.core.source_paths import message_path, telling
 from turnscript.core.validation import text_only
 

@@ -18,9 +18,9 @@ from turnscript.apis.api import Body, Head, Rendering, leftover, merge
 from turnscript.core.conversation import Assistant, Extra, Issue, Request, Response, Text, ToolCall, Usage
 from turnscript.core.errors import InvalidRequest
 from turnscript.core.finish_reasons import CALLED, FILTERED, LENGTH, STOP, meaning
-from turnscript.core.inputs import Source, body_bytes
 from turnscript.core.json_text import Json, excerpt, is_object, json_of, json_string, plain, read_list, read_object
 from turnscript.core.losses import Loss
+from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.source_paths import not_here
 from turnscript.core.wire import mismatch
 

@@ -19,9 +19,11 @@ from turnscript.core.conversation import (
     ToolResult,
     ToolsChange,
     User,
+    readable,
+    shown,
+    unseen,
 )
 from turnscript.core.losses import Loss
-from turnscript.core.readable_text import readable, shown, unseen
 from turnscript.core.source_paths import message_path
 from turnscript.engine.template.marks import Protected, holds_marks, mark, marks
 from turnscript.engine.template.tools import NO_FUNCTIONS, Functions

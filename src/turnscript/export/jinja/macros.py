@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from turnscript.core.conversation import Audio, Document, Image
-from turnscript.core.readable_text import shown
+from turnscript.core.conversation import Audio, Document, Image, shown
 from turnscript.engine.escape import Escape
 from turnscript.export.jinja.code import quoted
 from turnscript.export.jinja.escapes import BROKEN, protecting, refusing

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from turnscript.core.conversation import Assistant, System, Thinking, ToolCall, ToolResult, User
 from turnscript.core.errors import Unsupported
 from turnscript.core.losses import Loss
-from turnscript.core.rendered import Rendered
+from turnscript.core.payloads import Rendered
 from turnscript.engine.bracedcalls import BracedResult
 from turnscript.engine.correlate import shows
 from turnscript.engine.escape import AUTO

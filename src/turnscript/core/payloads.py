@@ -1,13 +1,17 @@
-"""Owns what a caller gives to be read: a body as bytes, text or Python data, or a transcript; all else is an error."""
+"""Owns payloads: what a caller gives to be read (bytes, text or Python data), and what every conversion gives back."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from turnscript.core.errors import InvalidRequest, InvalidTranscript, type_of
-from turnscript.core.json_text import utf8
+import msgspec
+from msgspec import Raw
+
+from turnscript.core.errors import InvalidRequest, InvalidTranscript, half_a_pair, type_of
+from turnscript.core.json_text import plain, utf8
+from turnscript.core.losses import Loss, summary
 
 Source = bytes | str | Mapping[str, Any] | Sequence[Any]
 """An API body as bytes, text or Python data (a bare list: its messages), or the text of a transcript."""
@@ -94,3 +98,46 @@ def _first_unsayable(value: Any, path: str) -> str:
         if len(at) > 4096:  # a structure that contains itself
             return "$"
     return path
+
+
+_encode = msgspec.json.Encoder().encode
+
+ValueT_co = TypeVar("ValueT_co", bound="dict[str, Any] | str", covariant=True)
+
+
+class Rendered(Generic[ValueT_co]):
+    """What a render or a conversion gave: the payload and the `losses` on the way there.
+
+    `data` is the payload as bytes (JSON for an API, UTF-8 text for a format), made when first asked for. `value` is the
+    same as a dict or str, a dict of its own each time: whoever changes it keeps it, and `data` stays as it was. Which
+    of both it is, `Rendered[str]` says to a type checker; where only a name tells it, that is `Rendered[Any]`.
+    """
+
+    __slots__ = ("_data", "_payload", "losses")
+
+    def __init__(self, payload: ValueT_co, losses: list[Loss]) -> None:
+        self._payload = payload
+        self._data: bytes | None = None
+        self.losses: list[Loss] = losses
+
+    @property
+    def data(self) -> bytes:
+        """The payload as bytes. Raises InvalidConversation where a text holds half of a surrogate pair."""
+        if self._data is None:
+            try:
+                self._data = self._payload.encode() if isinstance(self._payload, str) else _encode(self._payload)
+            except UnicodeEncodeError as error:
+                raise half_a_pair(error, "a text of the conversation") from None
+        return self._data
+
+    @property
+    def value(self) -> ValueT_co:
+        """The payload as a dict (an API body) or a str (a transcript or prompt). Raises InvalidRequest for a body of
+        more levels than Python reads."""
+        if isinstance(self._payload, str):
+            return self._payload
+        value: ValueT_co = plain(Raw(self.data))
+        return value
+
+    def __repr__(self) -> str:
+        return f"Rendered({len(self.data)} bytes, {summary(self.losses)})"
