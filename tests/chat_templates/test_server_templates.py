@@ -11,7 +11,7 @@ from turnscript.backends.backend import Completion, Facts
 from turnscript.backends.completions import Completions
 from turnscript.backends.llamacpp import LlamaCpp
 from turnscript.gateway.embedded import Embedded
-from turnscript.gateway.modeltemplate import template_of
+from turnscript.gateway.modelformat import template_of
 from turnscript.gateway.upstream import Upstream
 
 SHOWN = "{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}"

@@ -20,7 +20,7 @@ from turnscript.convert.registry import api_at, chat_backends, get_backend
 from turnscript.core.conversation import Assistant, Item, Request, Response, Text, Thinking, ToolCall, Usage
 from turnscript.core.events import unfold
 from turnscript.gateway.config import Config, Policy, Signing
-from turnscript.gateway.secret import Secret
+from turnscript.gateway.kinds import Secret
 
 KINDS: list[Chat] = [backend for name in chat_backends() if isinstance(backend := get_backend(name), Chat)]
 USAGE = Usage(input=21, output=9, cached=5)

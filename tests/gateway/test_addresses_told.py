@@ -19,7 +19,7 @@ from turnscript.apis.api import Api
 from turnscript.convert.registry import get_backend
 from turnscript.core.errors import UpstreamError
 from turnscript.gateway.config import Config
-from turnscript.gateway.keyfile import add_key
+from turnscript.gateway.keys import add_key
 from turnscript.gateway.served import served_models
 from turnscript.gateway.upstream import Upstream
 

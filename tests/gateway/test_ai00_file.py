@@ -13,7 +13,7 @@ from tests.gateway.stage import NO_TLS, Threaded
 from tests.gateway.test_states import CHAT, Server
 from turnscript.gateway.config import Model
 from turnscript.gateway.configfile import load
-from turnscript.gateway.invalidconfig import InvalidConfig
+from turnscript.gateway.kinds import InvalidConfig
 
 MODEL = '[model]\nname = "rwkv7-g1a-0.1b-20250728-ctx4096.st"\npath = "assets/models"\nmax_batch = 4\nquant = 0\n'
 LISTEN = """

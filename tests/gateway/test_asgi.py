@@ -24,7 +24,7 @@ from tests.gateway.scripted import HANG, Asked, Script, said
 from tests.gateway.stage import APIS, Threaded, body_of, named
 from turnscript.apis.api import Api
 from turnscript.gateway.app import application
-from turnscript.gateway.invalidconfig import InvalidConfig
+from turnscript.gateway.kinds import InvalidConfig
 
 EACH = pytest.mark.parametrize("api", APIS, ids=named)
 SERVERS = {

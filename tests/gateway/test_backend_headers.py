@@ -13,12 +13,10 @@ from tests.gateway.ailing import Model
 from tests.gateway.scripted import Asked, Script, Scripted, said
 from tests.gateway.upstreams import ASK, pieces_of
 from turnscript.gateway.config import Config
-from turnscript.gateway.configfile import load
+from turnscript.gateway.configfile import Reloader, load
 from turnscript.gateway.doctor import examine
 from turnscript.gateway.doctor_findings import Check
-from turnscript.gateway.invalidconfig import InvalidConfig
-from turnscript.gateway.reload import Reloader
-from turnscript.gateway.secret import Secret
+from turnscript.gateway.kinds import InvalidConfig, Secret
 from turnscript.gateway.served import Served
 from turnscript.gateway.transport import secrets_of
 

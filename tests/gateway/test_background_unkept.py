@@ -20,7 +20,7 @@ from turnscript.apis.api import Api
 def test_an_end_that_cannot_be_kept_is_told(
     tmp_path: Path, api: Api, stream: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turnscript.gateway.jobs.PATIENCE", 0.2)
+    monkeypatch.setattr("turnscript.gateway.database.PATIENCE", 0.2)
     path = tmp_path / "store.sqlite"
     with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as holder:
 

@@ -13,7 +13,7 @@ import turnscript as ts
 from tests.gateway.stage import Stage, Told, answer
 from tests.sdks import anthropic_sdk
 from turnscript.gateway.headers import REPORT
-from turnscript.gateway.toolset import spelled
+from turnscript.gateway.offers import spelled
 
 API = ts.get_api("anthropic-messages")
 BASH = {"type": "bash_20250124", "name": "bash"}

@@ -17,9 +17,8 @@ from turnscript.core.errors import UnknownName
 from turnscript.engine.prompt import Prompt
 from turnscript.gateway.forcing import sampling, structured
 from turnscript.gateway.hygiene import Cleaned, clean, unread
-from turnscript.gateway.offers import Offer, offer
+from turnscript.gateway.offers import Offer, offer, reordered, tool_order
 from turnscript.gateway.thinking import plan_thinking
-from turnscript.gateway.toolset import reordered, tool_order
 
 FOLDER = Path(__file__).parent / "corpus"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))

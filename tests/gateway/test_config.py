@@ -19,8 +19,8 @@ from turnscript.backends.backend import Facts
 from turnscript.core.errors import InvalidInput, InvalidRequest, UnknownName, Unsupported
 from turnscript.gateway.addresses import Address, read_address
 from turnscript.gateway.config import Config, Model, Sampling, Server, key_text, pattern_of
+from turnscript.gateway.kinds import Secret
 from turnscript.gateway.layers import dotted, parts_of
-from turnscript.gateway.secret import Secret
 
 HERE = (Address("http", "http://127.0.0.1:8080"),)
 NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=12)

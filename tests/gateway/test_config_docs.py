@@ -12,7 +12,7 @@ import pytest
 
 from turnscript.gateway.config import Config, Model, fields_of, needs_restart, shown_value, values_of
 from turnscript.gateway.configfile import load
-from turnscript.gateway.invalidconfig import InvalidConfig
+from turnscript.gateway.kinds import InvalidConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "configuration.md"

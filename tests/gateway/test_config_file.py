@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from turnscript.gateway.config import Config, Model
 from turnscript.gateway.configfile import load, load_setting
-from turnscript.gateway.invalidconfig import InvalidConfig
+from turnscript.gateway.kinds import InvalidConfig
 from turnscript.gateway.layers import kind_at, leaves_of, variable
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

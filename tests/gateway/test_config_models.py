@@ -10,7 +10,7 @@ import turnscript as ts
 from turnscript.convert.registry import load_formats
 from turnscript.gateway.config import Config
 from turnscript.gateway.configfile import load
-from turnscript.gateway.invalidconfig import InvalidConfig
+from turnscript.gateway.kinds import InvalidConfig
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 MAIN = '[models.main]\nbackend = "http://h"\nformat = "rwkv-goose"\n'

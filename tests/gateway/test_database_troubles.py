@@ -279,7 +279,7 @@ def test_while_another_process_holds_the_file_reads_go_on_and_writes_wait(tmp_pa
 
 
 def test_a_file_that_stays_locked_is_told_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnscript.gateway.jobs.PATIENCE", 0.3)
+    monkeypatch.setattr("turnscript.gateway.database.PATIENCE", 0.3)
     path = tmp_path / "notes.db"
 
     async def work(database: Database) -> None:

@@ -17,7 +17,7 @@ import turnscript as ts
 from tests.gateway.speaker import Speaker, Talk, call, speaking, text, thought
 from tests.gateway.stage import NO_TLS, WEATHER, Stage, answer
 from tests.sdks import anthropic_sdk, openai_sdk
-from turnscript.gateway.keyfile import add_key
+from turnscript.gateway.keys import add_key
 from turnscript.gateway.memory import Memory
 
 Body = dict[str, Any]

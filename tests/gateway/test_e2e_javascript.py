@@ -15,7 +15,7 @@ from tests.gateway.echo import ECHOES, Body, asking, result, user
 from tests.gateway.scripted import END, RESET, STREAM, chunk, event, said
 from tests.gateway.speaker import Speaker, Talk, call, speaking, text
 from tests.gateway.stage import WEATHER, Stage, answer, piece
-from turnscript.gateway.keyfile import add_key
+from turnscript.gateway.keys import add_key
 
 APIS = {"chat": "openai-chat", "responses": "openai-responses", "messages": "anthropic-messages"}
 EACH = pytest.mark.parametrize("method", APIS)

@@ -15,7 +15,7 @@ from tests.gateway.scripted import CLOSE, HANG, Script, said
 from tests.gateway.stage import Stage, answer
 from tests.sdks import anthropic_sdk, openai_sdk
 from turnscript.gateway.config import Timeouts
-from turnscript.gateway.keyfile import add_key
+from turnscript.gateway.keys import add_key
 
 ASK: Any = [{"role": "user", "content": "Hello"}]
 MODEL = "default"

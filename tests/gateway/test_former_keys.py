@@ -16,7 +16,7 @@ from turnscript.apis.api import Api
 from turnscript.core.conversation import Thinking
 from turnscript.core.signatures import seal, unseal
 from turnscript.gateway.headers import LOSSES
-from turnscript.gateway.secret import Secret
+from turnscript.gateway.kinds import Secret
 
 OLD, OLDER, NEW, ALIEN = (f"the key that is called {name}" for name in ("old", "older", "new", "alien"))
 TEXT = "It was the butler."

@@ -21,7 +21,7 @@ from turnscript.convert.registry import get_api
 from turnscript.core.errors import InvalidInput
 from turnscript.gateway.config import Config, Model
 from turnscript.gateway.configfile import load
-from turnscript.gateway.invalidconfig import InvalidConfig
+from turnscript.gateway.kinds import InvalidConfig
 
 OLD, NEW = "rwkv7-g1-2.9b-20250801-ctx4096", "rwkv7-g1a-2.9b-20250922-ctx4096"
 TOO_OLD = "its name says 20250801, and models from before 20250922 were not trained to think when asked"

@@ -25,7 +25,7 @@ from turnscript.core.conversation import (
 from turnscript.core.json_text import json_of, plain
 from turnscript.core.losses import Loss
 from turnscript.gateway.hygiene import Hygiene, clean
-from turnscript.gateway.toolset import place_of, reordered, tool_order
+from turnscript.gateway.offers import place_of, reordered, tool_order
 
 BILLING = "x-anthropic-billing-header: cc_version=2.1.329.b1; cc_entrypoint=cli; cch=00a1f;"
 MARK = {"type": "ephemeral"}

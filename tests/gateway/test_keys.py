@@ -18,10 +18,8 @@ from hypothesis import strategies as st
 from tests.clocks import run_time
 from turnscript.core.errors import UnknownName
 from turnscript.gateway.config import Limits, Policy, fields_of
-from turnscript.gateway.invalidconfig import InvalidConfig
-from turnscript.gateway.keyfile import add_key, remove_key
-from turnscript.gateway.keys import KEY_LIMITS, Keys, digest_of, read_entries
-from turnscript.gateway.secret import Secret
+from turnscript.gateway.keys import KEY_LIMITS, Keys, add_key, digest_of, read_entries, remove_key
+from turnscript.gateway.kinds import InvalidConfig, Secret
 
 
 class Clock:
@@ -209,7 +207,7 @@ def test_no_change_of_several_processes_is_lost(path: Path) -> None:
     code = """
 import sys
 from pathlib import Path
-from turnscript.gateway.keyfile import add_key
+from turnscript.gateway.keys import add_key
 for number in range(20):
     add_key(Path(sys.argv[1]), f"{sys.argv[2]} {number}")
 """

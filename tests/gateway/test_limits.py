@@ -35,7 +35,7 @@ from tests.gateway.stage import (
 from turnscript.apis.api import Api
 from turnscript.core.errors import NotFound, Overloaded, RateLimited, Unauthorized
 from turnscript.gateway.config import Config, Limits, Model
-from turnscript.gateway.keyfile import add_key
+from turnscript.gateway.keys import add_key
 from turnscript.gateway.limits import Gate, Rate
 
 pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")

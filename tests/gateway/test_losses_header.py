@@ -20,7 +20,7 @@ from turnscript.convert.registry import get_api
 from turnscript.gateway.app import Application
 from turnscript.gateway.config import Config
 from turnscript.gateway.headers import LOSSES, REPORT
-from turnscript.gateway.keyfile import add_key
+from turnscript.gateway.keys import add_key
 from turnscript.gateway.service import Service
 
 RESPONSES = get_api("openai-responses")

@@ -14,8 +14,8 @@ from tests.gateway.stage import APIS, Stage, body_of, piece
 from turnscript.backends.backend import Completion
 from turnscript.convert.registry import backends, get_backend
 from turnscript.core.errors import UpstreamError
+from turnscript.gateway.kinds import SHOWN, Secret
 from turnscript.gateway.masking import Mask
-from turnscript.gateway.secret import SHOWN, Secret
 
 KEY = "planted-key+1/2=="
 MODELS: dict[str, dict[str, Any]] = {

@@ -23,8 +23,8 @@ from turnscript.gateway.configfile import load
 from turnscript.gateway.doctor_findings import Check
 from turnscript.gateway.doctor_probe import Patient
 from turnscript.gateway.doctor_words import words
-from turnscript.gateway.invalidconfig import InvalidConfig
-from turnscript.gateway.modeltemplate import Sought, told_apart
+from turnscript.gateway.kinds import InvalidConfig
+from turnscript.gateway.modelformat import Sought, told_apart
 from turnscript.gateway.nearness import NOT_OWN, sentences
 from turnscript.gateway.served import Served
 from turnscript.gateway.sessions import Session, Sessions

@@ -10,8 +10,8 @@ import pytest
 from tests.gateway.stage import APIS, Stage, answer, named
 from turnscript.apis.api import Api
 from turnscript.gateway.configfile import load
-from turnscript.gateway.invalidconfig import InvalidConfig
-from turnscript.gateway.keyfile import add_key
+from turnscript.gateway.keys import add_key
+from turnscript.gateway.kinds import InvalidConfig
 
 EACH = pytest.mark.parametrize("api", APIS, ids=named)
 CHAT, OTHER = "https://chat.example.org", "https://evil.example"

@@ -13,7 +13,7 @@ from turnscript.apis.api import Api
 from turnscript.convert.registry import apis, get_api
 from turnscript.gateway.app import Application
 from turnscript.gateway.config import Config
-from turnscript.gateway.keyfile import add_key
+from turnscript.gateway.keys import add_key
 from turnscript.gateway.service import Service
 
 OPEN = {"/", "/v1", "/health", "/api/event_logging/batch"}

@@ -10,7 +10,7 @@ import pytest
 from tests.gateway.stage import CHATS, WEATHER, Stage, Told, answer, named, text_of_call
 from turnscript.apis.api import Api
 from turnscript.gateway.headers import LOSSES, REPORT
-from turnscript.gateway.keyfile import add_key
+from turnscript.gateway.keys import add_key
 
 EACH = pytest.mark.parametrize("api", CHATS, ids=named)
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])

@@ -21,7 +21,7 @@ from turnscript.backends.chats import Chat
 from turnscript.gateway import doctor, shipped
 from turnscript.gateway.configfile import load
 from turnscript.gateway.embedded import Embedded
-from turnscript.gateway.invalidconfig import InvalidConfig
+from turnscript.gateway.kinds import InvalidConfig
 
 MAIN = '[models.main]\nbackend = "http://h"\n'
 OF_PROMPTS = {

@@ -16,11 +16,9 @@ from turnscript.core.errors import RateLimited
 from turnscript.core.signatures import seal, unseal
 from turnscript.gateway.callers import Callers
 from turnscript.gateway.config import Config, Limits, Logs, Memory, Server, Signing, Store
-from turnscript.gateway.configfile import load
-from turnscript.gateway.invalidconfig import InvalidConfig
-from turnscript.gateway.keyfile import add_key
-from turnscript.gateway.reload import Reloader
-from turnscript.gateway.secret import Secret
+from turnscript.gateway.configfile import Reloader, load
+from turnscript.gateway.keys import add_key
+from turnscript.gateway.kinds import InvalidConfig, Secret
 from turnscript.gateway.service import Service
 from turnscript.gateway.signing import former_keys, signing_key
 

@@ -9,7 +9,7 @@ import pytest
 from tests.gateway.scripted import CLOSE, Asked, Script, said, sse
 from tests.gateway.stage import APIS, Stage, answer, named
 from turnscript.apis.api import Api
-from turnscript.gateway.secret import Secret
+from turnscript.gateway.kinds import Secret
 
 EACH = pytest.mark.parametrize("api", APIS, ids=named)
 KEY = "sk-xyzzy-plugh-0123456789"

@@ -22,8 +22,8 @@ from turnscript.core.conversation import Request, Text, Thinking, User
 from turnscript.core.errors import Overloaded
 from turnscript.core.signatures import seal
 from turnscript.gateway.config import Server
-from turnscript.gateway.keyfile import add_key
-from turnscript.gateway.room import Room, Tally
+from turnscript.gateway.keys import add_key
+from turnscript.gateway.limits import Room, Tally
 
 pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 

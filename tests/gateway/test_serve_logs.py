@@ -41,7 +41,7 @@ from tests.gateway.stage import (
 )
 from turnscript.core.losses import Loss
 from turnscript.gateway.config import Config, Model
-from turnscript.gateway.keyfile import add_key
+from turnscript.gateway.keys import add_key
 from turnscript.gateway.logs import LOGGER, say, set_up
 from turnscript.gateway.metrics import Metrics
 

@@ -188,7 +188,7 @@ def test_what_can_be_read_of_a_damaged_file_is_saved(tmp_path: Path, api: Api) -
 def test_a_file_that_somebody_else_holds_is_told_too_and_used_again_later(
     tmp_path: Path, api: Api, stream: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("turnscript.gateway.jobs.PATIENCE", 0.2)
+    monkeypatch.setattr("turnscript.gateway.database.PATIENCE", 0.2)
     with quiet(caplog), staged(tmp_path) as stage:
         first = stage.ask(api, stream=False)
         with closing(sqlite3.connect(tmp_path / "store.sqlite", isolation_level=None)) as holder:

@@ -16,8 +16,7 @@ from tests.clocks import run_time
 from tests.gateway.stage import NO_TLS
 from tools.demo import Server
 from turnscript.gateway import embedded, shipped
-from turnscript.gateway.configfile import load
-from turnscript.gateway.reload import Reloader
+from turnscript.gateway.configfile import Reloader, load
 
 LARGEST = 4_000_000
 TOOL = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

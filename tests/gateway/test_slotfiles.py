@@ -17,13 +17,13 @@ from tests.gateway.scripted import CLOSE, END, HANG, RESET, Asked, Script, Scrip
 from turnscript.backends.backend import Completion
 from turnscript.backends.llamacpp import LlamaCpp
 from turnscript.core.errors import InvalidInput, UpstreamError
-from turnscript.gateway import slotfiles
+from turnscript.gateway import sessions
 from turnscript.gateway.config import Config
 from turnscript.gateway.configfile import load
-from turnscript.gateway.invalidconfig import InvalidConfig
+from turnscript.gateway.kinds import InvalidConfig
 from turnscript.gateway.pool import Member, Place, Pool, open_any
 from turnscript.gateway.served import Served
-from turnscript.gateway.slotfiles import WORTH, SlotFiles
+from turnscript.gateway.sessions import WORTH, SlotFiles
 from turnscript.gateway.upstream import Upstream
 
 LONG = "x" * WORTH
@@ -202,7 +202,7 @@ def test_whatever_goes_wrong_with_a_file_the_requests_go_on(refusal: Script) -> 
 
 
 def test_a_server_that_does_not_come_to_an_end_with_a_file_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slotfiles, "PATIENCE", 0.2)
+    monkeypatch.setattr(sessions, "PATIENCE", 0.2)
     server = Server(1, [HANG])
     began = run_time()
     done = served(server)(turns("A", "B", "A", waiting=False))

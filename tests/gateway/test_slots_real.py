@@ -33,7 +33,7 @@ from turnscript.gateway.doctor_probe import Patient
 from turnscript.gateway.embedded import Embedded
 from turnscript.gateway.pool import Member, Pool, open_any
 from turnscript.gateway.served import Served
-from turnscript.gateway.slotfiles import SlotFiles
+from turnscript.gateway.sessions import SlotFiles
 from turnscript.gateway.upstream import Upstream
 
 SYSTEM = words(250, seed=7)

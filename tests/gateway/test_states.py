@@ -26,7 +26,7 @@ from turnscript.gateway.config import Config
 from turnscript.gateway.configfile import load
 from turnscript.gateway.doctor import examine
 from turnscript.gateway.doctor_findings import Check
-from turnscript.gateway.invalidconfig import InvalidConfig
+from turnscript.gateway.kinds import InvalidConfig
 from turnscript.gateway.service import Service
 from turnscript.gateway.states import Listed, find
 from turnscript.gateway.upstream import Upstream

@@ -11,8 +11,8 @@ from tests.gateway.scripted import END, STREAM, Script, chunk, event
 from tests.gateway.stage import APIS, Stage, named, piece
 from turnscript.apis.api import Api
 from turnscript.gateway.headers import REPORT
+from turnscript.gateway.kinds import Secret
 from turnscript.gateway.logs import LOGGER
-from turnscript.gateway.secret import Secret
 
 EACH = pytest.mark.parametrize("api", APIS, ids=named)
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])

@@ -13,7 +13,7 @@ import turnscript as ts
 from tests.gateway.stage import Stage, answer
 from turnscript.gateway.config import Efforts
 from turnscript.gateway.headers import REPORT
-from turnscript.gateway.switches import switched
+from turnscript.gateway.thinking import switched
 
 CHAT = ts.get_api("openai-chat")
 TURNS = {"messages": [{"role": "user", "content": "Hi"}]}

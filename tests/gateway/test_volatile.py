@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnscript.gateway.volatile import VOLATILE, Volatile
+from turnscript.gateway.hygiene import VOLATILE, Volatile
 
 PATTERNS = ("abc*", "ab|b", "a(b|c)d", r"a-b:[^\n|]*(?:\n|\Z)", r"a\|b", "(a|b)", "ab{2}", "a b+", r"\w+c", "b")
 

@@ -17,8 +17,7 @@ from turnscript.cli.report import Screen, plural, shown, table
 from turnscript.core.errors import UnknownName
 from turnscript.gateway.config import Limits, Policy, fields_of
 from turnscript.gateway.configfile import load_setting
-from turnscript.gateway.keyfile import add_key, remove_key
-from turnscript.gateway.keys import KEY_LIMITS, Key, read_entries
+from turnscript.gateway.keys import KEY_LIMITS, Key, add_key, read_entries, remove_key
 from turnscript.gateway.kinds import Wrong
 
 CONFIG = "turnscript.toml"

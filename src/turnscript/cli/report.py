@@ -19,7 +19,7 @@ from turnscript.convert.registry import apis, is_format
 from turnscript.core.errors import InvalidInput, LossyConversion, TurnscriptError, UnknownName
 from turnscript.core.losses import Loss
 from turnscript.engine.template.program import InvalidTemplate
-from turnscript.gateway.invalidconfig import COMMAND_LINE, InvalidConfig
+from turnscript.gateway.kinds import COMMAND_LINE, InvalidConfig
 
 SHOWN = 20
 """So many losses are listed; a file can have them all."""

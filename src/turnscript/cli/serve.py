@@ -21,7 +21,7 @@ from turnscript.core.errors import Unsupported
 
 if TYPE_CHECKING:
     from turnscript.gateway.config import Config
-    from turnscript.gateway.reload import Reloader
+    from turnscript.gateway.configfile import Reloader
     from turnscript.gateway.served import Served
     from turnscript.gateway.service import Service
 
@@ -122,8 +122,8 @@ def _require_extra() -> None:
 
 def _reloader(options: dict[str, Any], shipped: dict[str, Any] | None = None) -> Reloader:
     """The configuration. Raises InvalidConfig, and Failed where options are about a model that nothing names."""
-    from turnscript.gateway.invalidconfig import COMMAND_LINE, InvalidConfig  # noqa: PLC0415
-    from turnscript.gateway.reload import Reloader  # noqa: PLC0415
+    from turnscript.gateway.configfile import Reloader  # noqa: PLC0415
+    from turnscript.gateway.kinds import COMMAND_LINE, InvalidConfig  # noqa: PLC0415
 
     path = _config_file(options["config"])
     try:

@@ -21,8 +21,7 @@ from msgspec import Struct
 
 from turnscript.convert.registry import backends, get_backend, named_formats
 from turnscript.core.errors import InvalidInput
-from turnscript.gateway.invalidconfig import InvalidConfig, found_words
-from turnscript.gateway.kinds import Flag, Kind, Text, Whole, Wrong
+from turnscript.gateway.kinds import Flag, InvalidConfig, Kind, Text, Whole, Wrong, found_words
 from turnscript.tableio.ai00config import SAMPLER
 from turnscript.tableio.prompts import SECTION, configured
 from turnscript.tableio.tables import Table

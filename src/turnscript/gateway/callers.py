@@ -8,9 +8,8 @@ from turnscript.core.errors import Unauthorized
 from turnscript.gateway.config import Config, Policy
 from turnscript.gateway.headers import credentials
 from turnscript.gateway.keys import Key, Keys
-from turnscript.gateway.limits import Budget, Gate
+from turnscript.gateway.limits import Budget, Gate, Tally
 from turnscript.gateway.reach import check_page
-from turnscript.gateway.room import Tally
 
 ANYBODY = "anybody"
 

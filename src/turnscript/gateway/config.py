@@ -23,7 +23,6 @@ from turnscript.detection.place import TemplateSource, read_place
 from turnscript.engine.template_prompt import History
 from turnscript.formats.format import Format
 from turnscript.gateway.addresses import Address, read_address
-from turnscript.gateway.headerkind import Headers
 from turnscript.gateway.kinds import (
     AUTO,
     BACKEND,
@@ -33,25 +32,42 @@ from turnscript.gateway.kinds import (
     AnyTable,
     Choice,
     File,
+    Files,
     Flag,
     FormatName,
+    Headers,
     Hidden,
     Host,
     Members,
     Number,
     Origins,
     Seconds,
+    Secret,
     Size,
+    Template,
     Text,
     Texts,
+    TokenIds,
     Variable,
+    Variables,
     Whole,
     preset_values,
 )
-from turnscript.gateway.listkinds import Files, Template, TokenIds, Variables
-from turnscript.gateway.modelformat import Found, check_fill_order, detected, named, prompted, told
-from turnscript.gateway.modeltemplate import NOT_SOUGHT, Sought, Wishes, begins_otherwise, is_made, unused, written
-from turnscript.gateway.secret import Secret
+from turnscript.gateway.modelformat import (
+    NOT_SOUGHT,
+    Found,
+    Sought,
+    Wishes,
+    begins_otherwise,
+    check_fill_order,
+    detected,
+    is_made,
+    named,
+    prompted,
+    told,
+    unused,
+    written,
+)
 
 DEFAULT = "default"
 """What a model is called that only the command line knows."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 
 from turnscript.core.conversation import Tool, ToolCall
-from turnscript.gateway.toolset import NAMESPACE
+from turnscript.gateway.offers import NAMESPACE
 
 _SEPARATORS = ("__", "::", ".", "/", ":")
 

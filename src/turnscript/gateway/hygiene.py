@@ -23,8 +23,10 @@ The request that is given is not changed: the answer is written for that one, th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
+from functools import lru_cache
 from operator import is_
 from typing import Any, Literal
 
@@ -57,7 +59,7 @@ from turnscript.core.json_text import Json, plain, read_object
 from turnscript.core.losses import Loss, LossKind
 from turnscript.core.message_groups import is_joined
 from turnscript.core.source_paths import message_path, part_path, texts_in_source, unnamed
-from turnscript.gateway.toolset import (
+from turnscript.gateway.offers import (
     AT,
     REFERENCE,
     defined,
@@ -69,7 +71,48 @@ from turnscript.gateway.toolset import (
     undeferred,
     unknown,
 )
-from turnscript.gateway.volatile import VOLATILE, Volatile, volatile_of
+
+VOLATILE = (r"x-anthropic-billing-header:[^\n]*(?:\n|\Z)",)
+"""What of instructions changes with every request: patterns that match from the beginning of a line."""
+
+_NO_BRANCH = re.compile(r"\\.|\[[^\]]*\]", re.DOTALL)
+_GROUP = re.compile(r"\([^()]*\)")
+_PLAIN_WORDS = re.compile(r"[\w :-]*(?![*+?{])")
+
+
+class Volatile:
+    """What changes with every request, as patterns say it. Where each begins with words, a text without them has none
+    of it, which is known many times as fast."""
+
+    def __init__(self, patterns: tuple[str, ...]) -> None:
+        self._pattern = re.compile("|".join(f"^(?:{one})" for one in patterns), re.MULTILINE) if patterns else None
+        words = [_words_of(one) for one in patterns]
+        self._words = words if all(words) else [""]
+
+    def stands_in(self, text: str) -> bool:
+        """Whether a text has any of it."""
+        for words in self._words:
+            if words in text:
+                return self._pattern is not None and self._pattern.search(text) is not None
+        return False
+
+    def without(self, text: str) -> str:
+        """A text without it."""
+        return text if self._pattern is None else self._pattern.sub("", text)
+
+
+def _words_of(pattern: str) -> str:
+    """The words that whatever a pattern matches begins with; none where that is not plain, as where it has branches."""
+    outside = _NO_BRANCH.sub("", pattern)
+    while (inner := _GROUP.sub("", outside)) != outside:
+        outside = inner
+    found = _PLAIN_WORDS.match(pattern) if "|" not in outside else None
+    return found[0] if found else ""
+
+
+volatile_of = lru_cache(maxsize=16)(Volatile)
+"""The same for the same patterns."""
+
 
 MEANINGLESS = frozenset(
     {"cache_control", "prompt_cache_breakpoint", "eager_input_streaming", "annotations", "logprobs", "citations"}

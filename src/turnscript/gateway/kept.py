@@ -20,9 +20,9 @@ from turnscript.core.errors import Conflict, InvalidRequest, NotFound, Turnscrip
 from turnscript.core.sse import comment
 from turnscript.gateway.callers import Caller
 from turnscript.gateway.headers import LOSSES, cut_of
+from turnscript.gateway.limits import Share
 from turnscript.gateway.listing import Endpoint, MethodNotAllowed, as_json
 from turnscript.gateway.outlet import Send
-from turnscript.gateway.room import Share
 from turnscript.gateway.service import Service
 from turnscript.gateway.visit import SlowBody
 

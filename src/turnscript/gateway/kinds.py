@@ -5,21 +5,104 @@ A kind stands in the annotation of a field. The readers, the messages and the ch
 
 from __future__ import annotations
 
+import difflib
+import hmac
 import re
 import tomllib
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from msgspec import Struct, StructMeta
 
 from turnscript.convert.registry import backends, chat_backends, is_format
-from turnscript.core.errors import UnknownName
+from turnscript.core.errors import InvalidInput, UnknownName
 from turnscript.core.presets import get_preset, presets
+from turnscript.detection.place import KINDS
 from turnscript.gateway.addresses import Address, read_address
-from turnscript.gateway.secret import SHOWN, Secret
+from turnscript.tableio.tables import type_words
+
+SHOWN = "<secret>"
+
+
+class Secret:
+    """A text to be used and never shown. `reveal` is the one way to it."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return SHOWN
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and hmac.compare_digest(self._bytes, other._bytes)
+
+    def __hash__(self) -> int:
+        return hash((Secret, self._text))
+
+    def __bool__(self) -> bool:
+        return bool(self._text)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secret is not written anywhere")
+
+    @property
+    def _bytes(self) -> bytes:
+        return self._text.encode("utf-8", "surrogatepass")
+
+
+COMMAND_LINE = "the command line"
+"""The source of what stood there."""
+
+# What programs make keys of: no words, and no path or URL has so long a piece without a dot or a slash.
+_KEY = re.compile(r"(?i)\s*(?:(?:t?sk|pk|key|bearer)[-_ ]\S{4,}.*|(?=\S*\d)[\w+=-]{24,}\s*)", re.DOTALL)
+
+COMMAND_LINE = "the command line"
+"""The source of what is not read but typed."""
+
+
+class InvalidConfig(InvalidInput):
+    """A setting that cannot be so. `path`: its key, `source`: the file or variable; `others`: further errors found.
+
+    Nothing in it is a secret: not what was found where one belongs, nor what looks like one elsewhere.
+    """
+
+    code = "invalid_config"
+
+    def __init__(self, message: str, *, path: str = "", source: str = "", expected: str = "", got: str = "") -> None:
+        if source:
+            message = f"{message} ({'on' if source == COMMAND_LINE else 'in'} {source})"
+        super().__init__(message, path=path, expected=expected, got=got)
+        self.source = source
+        self.others: tuple[InvalidConfig, ...] = ()
+
+
+def looks_secret(value: Any) -> bool:
+    """Whether a value looks like a key that stands in the wrong place."""
+    return isinstance(value, str) and _KEY.fullmatch(value) is not None
+
+
+def found_words(value: Any) -> str:
+    """What a value is, for a message. What looks like a key is not shown."""
+    return "a string that looks like a key" if looks_secret(value) else type_words(value)
+
+
+def unknown_key(path: str, key: str, known: Iterable[str], source: str) -> InvalidConfig:
+    """The error for a key that no table has, with the nearest ones."""
+    names = list(known)
+    close = difflib.get_close_matches(key, names, n=3, cutoff=0.6)
+    hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"known here: {', '.join(names)}"
+    message = f"unknown setting {key!r}; {hint}"
+    return InvalidConfig(message, path=path, source=source, expected=f"one of: {', '.join(names)}")
+
 
 RESTART = "restart"
 """Marks a setting that only counts when the server starts."""
@@ -477,3 +560,114 @@ def _in_units(value: float, units: Iterable[tuple[str, int]], smallest: str) -> 
 def _or(words: Iterable[str]) -> str:
     *first, last = words
     return f"{', '.join(first)} or {last}" if first else last
+
+
+_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_OF_THE_MESSAGE = frozenset(
+    {"accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect", "host"}
+    | {"keep-alive", "proxy-connection", "trailer", "transfer-encoding", "upgrade"}
+)
+"""What the sender of a message alone knows: how long it is, how it is packed, where it goes."""
+
+
+class Headers(Kind, frozen=True):
+    """Headers by name. `each`: what stands for the value of one. A text stands for them as HTTP has them, a header a
+    line, or as a TOML table."""
+
+    each: Kind
+
+    @property
+    def words(self) -> str:
+        return f"a table of headers, each with {self.each.words}"
+
+    def read(self, value: Any, folder: Path) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise Wrong(f"expected {self.words}", quiet=True)
+        return {_header_name(name): self._value(name, one, folder) for name, one in value.items()}
+
+    def _value(self, name: str, value: Any, folder: Path) -> Any:
+        try:
+            return self.each.read(value, folder)
+        except Wrong as wrong:
+            raise Wrong(f"{name}: {wrong.message or f'expected {self.each.words}'}", quiet=True) from None
+
+    def of_text(self, text: str) -> Any:
+        if text.lstrip().startswith("{"):
+            return in_toml(text)
+        lines = [line.partition(":") for line in text.splitlines() if line.strip()]
+        return {name.strip(): value.strip() for name, _, value in lines} if all(mark for _, mark, _ in lines) else text
+
+    def shown(self, value: dict[str, Any]) -> str:
+        return ", ".join(f"{name} = {self.each.shown(one)}" for name, one in value.items()) or "none"
+
+
+def _header_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise Wrong("a name in this is no name of a header, such as X-Api-Key", quiet=True)
+    if name.lower() in _OF_THE_MESSAGE:
+        raise Wrong(f"the gateway itself says what {name} is", quiet=True)
+    return name
+
+
+_IDS = 1 << 31
+
+
+class Template(Kind, frozen=True):
+    """A place where a chat template is: a file, a folder, or the name of a model in the local Hugging Face cache."""
+
+    @property
+    def words(self) -> str:
+        return KINDS
+
+    def read(self, value: Any, folder: Path) -> str:
+        if not isinstance(value, str) or not value.strip() or "\0" in value:
+            raise Wrong
+        path, mark, name = value.partition("#")
+        here = located(value, folder)
+        if here.exists():
+            return str(here)
+        return f"{located(path, folder)}{mark}{name}" if path and located(path, folder).exists() else value
+
+
+class TokenIds(Kind, frozen=True):
+    """Ids of tokens."""
+
+    @property
+    def words(self) -> str:
+        return "an array of token ids"
+
+    def read(self, value: Any, folder: Path) -> tuple[int, ...]:
+        if not isinstance(value, list) or not all(type(one) is int and 0 <= one < _IDS for one in value):
+            raise Wrong
+        return tuple(value)
+
+    def of_text(self, text: str) -> Any:
+        return in_toml(text if text.lstrip().startswith("[") else f"[{text}]")
+
+    def shown(self, value: tuple[int, ...]) -> str:
+        return ", ".join(map(str, value)) or "none"
+
+
+class Files(Texts, frozen=True):
+    """The paths of several files."""
+
+    what: str = "paths"
+
+    def read(self, value: Any, folder: Path) -> tuple[Any, ...]:
+        return tuple(File().read(one, folder) for one in super().read(value, folder))
+
+    def shown(self, value: tuple[Any, ...]) -> str:
+        return super().shown(tuple(map(str, value)))
+
+
+class Variables(Texts, frozen=True):
+    """The names of several environment variables with secrets."""
+
+    what: str = "names of environment variables"
+
+    def read(self, value: Any, folder: Path) -> tuple[str, ...]:
+        try:
+            given = super().read(value, folder)
+        except Wrong:
+            raise Wrong(quiet=True) from None  # it may be a secret by mistake
+        return tuple(Variable().read(one, folder) for one in given)

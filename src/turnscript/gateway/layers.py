@@ -18,8 +18,7 @@ from msgspec import Struct
 from turnscript.core.errors import InvalidInput
 from turnscript.gateway.ai00file import as_ours, is_theirs
 from turnscript.gateway.config import DEFAULT, Config, Model, Section, fields_of, key_text
-from turnscript.gateway.invalidconfig import COMMAND_LINE, InvalidConfig, unknown_key
-from turnscript.gateway.kinds import Kind, Text, Texts
+from turnscript.gateway.kinds import COMMAND_LINE, InvalidConfig, Kind, Text, Texts, unknown_key
 from turnscript.tableio.prompts import KEYS, SECTION
 from turnscript.tableio.tables import read_toml
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from turnscript.core.errors import UpstreamError
-from turnscript.gateway.secret import SHOWN
+from turnscript.gateway.kinds import SHOWN
 
 _LONG = 8
 _ENDS = "\"'."  # what stands behind words that are cut

@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from turnscript.core.conversation import Request, System, Text, Tool, all_tools
-from turnscript.gateway.toolset import names_of
+from turnscript.gateway.offers import names_of
 
 LONGEST = 32 * 1024
 """Of a schema: what is known of some is kept, and no tool has a longer one."""

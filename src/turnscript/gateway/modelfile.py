@@ -15,13 +15,10 @@ from turnscript.core.errors import InvalidInput, UnknownName, Unsupported
 from turnscript.detection.place import read_place
 from turnscript.formats.format import Format
 from turnscript.gateway.config import Model
-from turnscript.gateway.invalidconfig import InvalidConfig, found_words, looks_secret
-from turnscript.gateway.kinds import AUTO, UNFIT, fits_header
+from turnscript.gateway.kinds import AUTO, UNFIT, InvalidConfig, Secret, fits_header, found_words, looks_secret
 from turnscript.gateway.layers import FORMATS, MODELS, Layers, Place, dotted
-from turnscript.gateway.modelformat import Found, check_fill_order, detected, named, prompted
+from turnscript.gateway.modelformat import Found, check_fill_order, detected, named, prompted, written
 from turnscript.gateway.modelheaders import read_headers
-from turnscript.gateway.modeltemplate import written
-from turnscript.gateway.secret import Secret
 from turnscript.tableio import read_formats
 from turnscript.tableio.prompts import SECTION
 from turnscript.tableio.writing import write_toml

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from turnscript.gateway.config import Model
-from turnscript.gateway.kinds import UNFIT, fits_header
+from turnscript.gateway.kinds import UNFIT, Secret, fits_header
 from turnscript.gateway.layers import Place
-from turnscript.gateway.secret import Secret
 
 _AUTHORIZATION = "authorization"
 

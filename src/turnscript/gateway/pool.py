@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from turnscript.backends.backend import Completion
 from turnscript.core.errors import UpstreamError
-from turnscript.gateway.slotfiles import SlotFiles
+from turnscript.gateway.sessions import SlotFiles
 from turnscript.gateway.upstream import Answer, Upstream
 
 

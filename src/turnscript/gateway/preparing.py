@@ -40,20 +40,18 @@ from turnscript.gateway.checks import CallFinding, CallGate, CallPolicy
 from turnscript.gateway.compacting import Compacted, opened, summed_up
 from turnscript.gateway.config import Losses, Policy
 from turnscript.gateway.constraining import Held
-from turnscript.gateway.efforts import settled
 from turnscript.gateway.generation import Controls, Generation, Parser, Stage
 from turnscript.gateway.headers import POLICY, Told
 from turnscript.gateway.hygiene import clean, unread
 from turnscript.gateway.meaning import Beginning, beginning_of
 from turnscript.gateway.memory import Memory, Recalled
 from turnscript.gateway.nearness import wordlosses
-from turnscript.gateway.offers import HOSTED_MEMBERS, Offer, Offering, offer
+from turnscript.gateway.offers import HOSTED_MEMBERS, Offer, Offering, offer, spelled
 from turnscript.gateway.scoring import Scoring
 from turnscript.gateway.seeing import Seeing
 from turnscript.gateway.served import Served
 from turnscript.gateway.sessions import Session, Sessions
-from turnscript.gateway.switches import switched
-from turnscript.gateway.toolset import spelled
+from turnscript.gateway.thinking import settled, switched
 
 HANDLED = (
     *("store", "previous_response_id", "background", "stream_options", "tool_choice", states.MEMBER, forcing.PRESET),

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from turnscript.core.errors import Forbidden
 from turnscript.gateway.config import Config, Server
-from turnscript.gateway.invalidconfig import InvalidConfig
+from turnscript.gateway.kinds import InvalidConfig
 from turnscript.gateway.pages import ANY
 
 _LOCAL = "localhost"

@@ -36,7 +36,7 @@ from turnscript.gateway.hygiene import clean, unread
 from turnscript.gateway.offers import Offering, offer
 from turnscript.gateway.preparing import HANDLED, Preparation, Prepared, limit_of
 from turnscript.gateway.served import Served
-from turnscript.gateway.switches import switched
+from turnscript.gateway.thinking import switched
 
 _KEPT = ("store", "previous_response_id", "background")
 _HEAD = frozenset(

@@ -30,12 +30,12 @@ from turnscript.gateway.forcing import accepted, untaken
 from turnscript.gateway.kinds import AUTO
 from turnscript.gateway.limits import Gate, Tell
 from turnscript.gateway.logs import say
-from turnscript.gateway.modeltemplate import template_of, told_apart
+from turnscript.gateway.modelformat import template_of, told_apart
 from turnscript.gateway.nearness import sentences
 from turnscript.gateway.pool import Member, Pool
 from turnscript.gateway.recognizing import generic, taken_for
 from turnscript.gateway.replay import Replay
-from turnscript.gateway.slotfiles import SlotFiles
+from turnscript.gateway.sessions import SlotFiles
 from turnscript.gateway.upstream import Timeouts, Upstream
 
 _FIRST_GUESS = 3.5

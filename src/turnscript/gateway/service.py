@@ -15,16 +15,17 @@ from turnscript.apis.serving import ModelCard, Serving, check
 from turnscript.core.conversation import Issue, Request, Usage
 from turnscript.core.errors import InvalidInput, Overloaded, TooLarge, TurnscriptError, Unsupported, UpstreamError
 from turnscript.core.losses import Loss
-from turnscript.gateway.apart import Apart
 from turnscript.gateway.aside import GRAMMAR_TAKES, LARGE, Aside
 from turnscript.gateway.callers import Caller, Callers
 from turnscript.gateway.config import Config
+from turnscript.gateway.configfile import Reloader
 from turnscript.gateway.database import Bounds, Database
-from turnscript.gateway.diagnosis import Diagnosis
+from turnscript.gateway.divergence import Diagnosis
 from turnscript.gateway.forcing import check_answer
 from turnscript.gateway.generation import Generation, Outcome
 from turnscript.gateway.ids import random_hex
-from turnscript.gateway.keeping import Keeping
+from turnscript.gateway.keeping import Apart, Keeping
+from turnscript.gateway.limits import Room
 from turnscript.gateway.logs import say, set_up
 from turnscript.gateway.memory import SCHEMA as MEMORY
 from turnscript.gateway.memory import Memory
@@ -32,9 +33,7 @@ from turnscript.gateway.metrics import Metrics
 from turnscript.gateway.outlet import Heart
 from turnscript.gateway.preparing import Leaned, Preparation, Prepared
 from turnscript.gateway.relay import Relaying
-from turnscript.gateway.reload import Reloader
 from turnscript.gateway.reports import PATH, Reported, Reports
-from turnscript.gateway.room import Room
 from turnscript.gateway.scoring import unscored
 from turnscript.gateway.served import Served, served_models
 from turnscript.gateway.sessions import Prefix, Prefixes, Sessions

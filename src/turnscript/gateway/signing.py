@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from turnscript.gateway.config import Signing
-from turnscript.gateway.invalidconfig import InvalidConfig
+from turnscript.gateway.kinds import InvalidConfig
 
 SIZE = 32
 _SHORTEST = 16

@@ -25,11 +25,10 @@ from turnscript.gateway.headers import (
     json_headers,
     new_request_id,
 )
-from turnscript.gateway.limits import Ahead
+from turnscript.gateway.limits import Ahead, Share
 from turnscript.gateway.outlet import Frame, Outlet, Receive, Send
 from turnscript.gateway.preparing import Prepared
 from turnscript.gateway.refusals import say_when
-from turnscript.gateway.room import Share
 from turnscript.gateway.served import Served
 
 LEFT, STALLED = "client", "stalled"
