@@ -61,8 +61,7 @@ from turnscript.core.presets import Preset, get_preset, presets
 from turnscript.detection import Detected, detect
 from turnscript.detection.template_format import get_format
 from turnscript.engine.constraint import Constraint
-from turnscript.engine.files import FileSequence, FillPrompt
-from turnscript.engine.fill import Fill
+from turnscript.engine.files import FileSequence, Fill, FillPrompt
 from turnscript.engine.parse import TurnParser
 from turnscript.engine.prompt import Prompt
 from turnscript.engine.spans import Span

@@ -19,7 +19,7 @@ from turnscript.convert import registry
 from turnscript.core.errors import UpstreamError
 from turnscript.core.events import fold
 from turnscript.core.finish_reasons import CALLED, FAILURES, FILTERED, LENGTH, MEANT, STOP, meaning
-from turnscript.engine.plaintext import TextParser
+from turnscript.engine.scanner import TextParser
 
 BACKENDS = [registry.get_backend(name) for name in registry.backends()]
 APIS = [registry.get_api(name) for name in registry.apis()]

@@ -16,7 +16,7 @@ from tests.gateway.speaker import Speaker, Talk, call, prompt_of, speaking, text
 from tests.gateway.stage import NO_TLS
 from tests.sdks import async_openai_sdk, openai_sdk
 from turnscript.apis.api import Api
-from turnscript.engine.fill import Fill
+from turnscript.engine.files import Fill
 
 pytestmark = pytest.mark.usefixtures("speaker")
 ASK: Any = [{"role": "user", "content": "Hello"}]

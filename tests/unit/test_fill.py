@@ -14,8 +14,17 @@ from tests.growth import assert_grows_below
 from tests.strategies.text import texts
 from turnscript.core.errors import InvalidConversation, InvalidInput, InvalidTranscript, UnknownName, Unsupported
 from turnscript.engine.escape import Escape
-from turnscript.engine.files import Files, FileSequence, prompt_of, read_files, sequence_losses, write_files
-from turnscript.engine.fill import Fill, FillOrder, read_fill
+from turnscript.engine.files import (
+    Files,
+    FileSequence,
+    Fill,
+    FillOrder,
+    prompt_of,
+    read_files,
+    read_fill,
+    sequence_losses,
+    write_files,
+)
 from turnscript.engine.spans import Span, text_of_spans
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "openchatml"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import turnscript as ts
 from tests.growth import assert_grows_below
-from turnscript.engine.heads import HeadEnd
+from turnscript.engine.scanner import HeadEnd
 
 CORES = (">>", "|>", ">")
 

@@ -8,7 +8,7 @@ import pytest
 import turnscript as ts
 from tests.growth import assert_grows_below
 from turnscript.engine import correlate
-from turnscript.engine.earlier import NOTHING, Earlier
+from turnscript.engine.correlate import NOTHING, Earlier
 from turnscript.engine.prompt import Prompt
 
 TOOL = ts.Tool(name="weather")

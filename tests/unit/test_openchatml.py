@@ -29,8 +29,8 @@ from tests.openchatml import (
 from turnscript.core.json_text import json_of
 from turnscript.engine.escape import Escape
 from turnscript.engine.layout import layout_of
+from turnscript.engine.render import speaker_at
 from turnscript.engine.spans import Writer
-from turnscript.engine.speakers import speaker_at
 from turnscript.grammar.rest import matches
 
 PROMPTS: list[dict[str, Any]] = json.loads((GOLDEN / "prompts.json").read_text())

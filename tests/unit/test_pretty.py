@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.strategies import jsontext as texts
 from turnscript.core.json_text import compact
-from turnscript.engine.pretty import pretty
+from turnscript.engine.jsonscan import pretty
 
 
 @given(value=texts.json_values())

@@ -7,7 +7,7 @@ from turnscript.convert.file_documents import ONE_FORMAT, holds_files
 from turnscript.convert.recognition import AUTO, ONE_REQUEST, ONE_SIDE, recognised
 from turnscript.core.errors import InvalidConversation, InvalidInput, InvalidTranscript, TurnscriptError
 from turnscript.core.json_text import FEWER_LEVELS, UTF_8
-from turnscript.engine.files_json import FILES
+from turnscript.engine.files import FILES
 from turnscript.engine.template.program import InvalidTemplate
 
 _SAYING = {

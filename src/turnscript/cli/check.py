@@ -25,7 +25,7 @@ from turnscript.convert.verbs import folded, unfolded
 from turnscript.core.errors import InvalidInput, InvalidTranscript, TurnscriptError
 from turnscript.core.payloads import Rendered, transcript_text
 from turnscript.detection.template_format import get_format
-from turnscript.engine.fill import Fill
+from turnscript.engine.files import Fill
 from turnscript.engine.lines import FAULT, Finding, Findings, Lines, found_loss
 from turnscript.formats.format import Format
 

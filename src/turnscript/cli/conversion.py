@@ -21,7 +21,7 @@ from turnscript.core.json_text import Json, one_line, plain, read_object, type_n
 from turnscript.core.losses import Loss
 from turnscript.core.payloads import Rendered
 from turnscript.engine.escape import POLICIES
-from turnscript.engine.files_json import FILES
+from turnscript.engine.files import FILES
 from turnscript.formats.format import VIEWS, Format
 
 TEXT = "text"

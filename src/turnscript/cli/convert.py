@@ -25,7 +25,7 @@ from turnscript.core.conversation import Request
 from turnscript.core.errors import InvalidInput, LossyConversion, TurnscriptError, UnknownName, UpstreamError
 from turnscript.core.payloads import Rendered
 from turnscript.detection.template_format import is_place
-from turnscript.engine.files_json import FILES
+from turnscript.engine.files import FILES
 from turnscript.formats.format import VIEWS
 
 _EPILOG = """\b

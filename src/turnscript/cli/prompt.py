@@ -36,8 +36,7 @@ from turnscript.core.payloads import Rendered
 from turnscript.detection.place import read_place
 from turnscript.detection.template_format import format_of as at_place
 from turnscript.detection.template_format import get_format
-from turnscript.engine.files import FileSequence, FillPrompt
-from turnscript.engine.files_json import FILES
+from turnscript.engine.files import FILES, FileSequence, FillPrompt
 from turnscript.engine.spans import Span
 from turnscript.formats.format import Format
 

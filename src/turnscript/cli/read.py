@@ -40,7 +40,7 @@ from turnscript.core.events import Event, fold
 from turnscript.core.json_text import Json, read_list, read_object, utf8
 from turnscript.core.losses import Loss, summary
 from turnscript.engine.parse import TurnParser
-from turnscript.engine.plaintext import TextParser
+from turnscript.engine.scanner import TextParser
 from turnscript.formats.format import Format
 
 _EPILOG = """\b

@@ -17,9 +17,7 @@ from turnscript.core.errors import InvalidInput, InvalidTranscript, UnknownName,
 from turnscript.core.json_text import read_object
 from turnscript.core.losses import Loss
 from turnscript.core.payloads import Rendered, body_bytes, transcript_text
-from turnscript.engine.files import FileSequence
-from turnscript.engine.files_json import FILES, files_body, files_of, is_files
-from turnscript.engine.fill import Fill, fill_of
+from turnscript.engine.files import FILES, FileSequence, Fill, files_body, files_of, fill_of, is_files
 from turnscript.formats.format import Format, unshown
 
 

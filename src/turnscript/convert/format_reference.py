@@ -31,8 +31,7 @@ from turnscript.core.json_text import json_of
 from turnscript.core.losses import Loss
 from turnscript.core.presets import Preset, get_preset
 from turnscript.engine.correlate import shows
-from turnscript.engine.files import FileSequence
-from turnscript.engine.fill import Fill
+from turnscript.engine.files import FileSequence, Fill
 from turnscript.engine.layout import document_literals
 from turnscript.engine.spans import Span, text_of_spans
 from turnscript.engine.table import Document

@@ -35,11 +35,10 @@ from turnscript.core.errors import TurnscriptError
 from turnscript.core.events import fold
 from turnscript.core.losses import Loss
 from turnscript.datasets.train import MODEL
-from turnscript.engine.layout import layout_of
-from turnscript.engine.past import Past
+from turnscript.engine.layout import Past, layout_of
 from turnscript.engine.prompt import Prompt
+from turnscript.engine.render import is_shown
 from turnscript.engine.spans import ITEM, Span, Writer
-from turnscript.engine.unseen import is_shown
 from turnscript.formats.format import Format
 
 _NAME = "f"

@@ -26,8 +26,7 @@ from turnscript.datasets.template_rows import Likeness
 from turnscript.datasets.tokenizers.raw import half_pair
 from turnscript.datasets.train import MODEL, Train
 from turnscript.engine.escape import AUTO
-from turnscript.engine.files import FileSequence
-from turnscript.engine.fill import Fill, FillOrder
+from turnscript.engine.files import FileSequence, Fill, FillOrder
 from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Span, Writer
 from turnscript.formats.format import Format
 

@@ -15,7 +15,7 @@ from turnscript.datasets.form import Example
 from turnscript.datasets.opened import AUTO, RowReader
 from turnscript.datasets.problems import Problem, kind_of
 from turnscript.datasets.rows import RawRow
-from turnscript.engine.fill import Fill
+from turnscript.engine.files import Fill
 
 ROWS = 200
 """So many rows of a file are looked at."""

@@ -30,8 +30,7 @@ from turnscript.datasets.tokenbytes import Spelled, TokenBytes
 from turnscript.datasets.tokenizer import Ends
 from turnscript.datasets.turn_checks import MODEL, PROMPTS, TurnChecker, spread, trained_turns
 from turnscript.engine.escape import AUTO
-from turnscript.engine.files import FileSequence, sequence_losses
-from turnscript.engine.fill import Fill
+from turnscript.engine.files import FileSequence, Fill, sequence_losses
 from turnscript.engine.layout import layout_of
 from turnscript.engine.prompt import Prompt
 from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Span, Writer, text_of_spans

@@ -14,11 +14,9 @@ from typing import Any
 from turnscript.core.conversation import Text, ToolCall, ToolResult
 from turnscript.core.errors import InvalidRequest
 from turnscript.core.json_text import compact, is_object, plain, read_object, respace, safe_json_string, text_of
-from turnscript.engine.callrules import KEY, CallRules
 from turnscript.engine.escape import Escape, tags_in
 from turnscript.engine.functioncalls import value_of
-from turnscript.engine.machine import Machine, PlainBody, Reading
-from turnscript.engine.repeats import joined, lose_arguments
+from turnscript.engine.machine import KEY, CallRules, Machine, PlainBody, Reading, joined, lose_arguments
 from turnscript.engine.scanner import scanner_for
 from turnscript.engine.spans import Writer
 from turnscript.engine.structures import LONGEST_WORD, StructureMachine, may_be

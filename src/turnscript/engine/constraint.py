@@ -18,8 +18,8 @@ from turnscript.core.errors import InvalidRequest, UnknownName, Unsupported
 from turnscript.core.json_text import Json, json_of, plain, text_of
 from turnscript.core.losses import Loss
 from turnscript.engine.attributes import attribute_text
-from turnscript.engine.callrules import IDENTIFIER, CallRules
 from turnscript.engine.layout import Layout, Place, layout_of
+from turnscript.engine.machine import IDENTIFIER, CallRules
 from turnscript.engine.names import name_line
 from turnscript.engine.recent import KB, MB, recent
 from turnscript.engine.scanner import overlap

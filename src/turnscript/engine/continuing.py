@@ -8,7 +8,7 @@ from typing import NamedTuple
 from turnscript.core.conversation import Assistant, Request, ToolCall, ToolChoice
 from turnscript.core.losses import Loss
 from turnscript.engine.attributes import attribute_text
-from turnscript.engine.earlier import Earlier
+from turnscript.engine.correlate import Earlier
 from turnscript.engine.layout import Layout, Place
 from turnscript.engine.names import name_line
 from turnscript.engine.render import Composer

@@ -18,12 +18,10 @@ from typing import Any
 from turnscript.core.conversation import ToolCall
 from turnscript.core.errors import InvalidRequest
 from turnscript.core.json_text import is_object, json_string, read_object, respace, safe_json_string, text_of
-from turnscript.engine.callrules import KEY, CallRules
 from turnscript.engine.escape import Escape
-from turnscript.engine.machine import Machine, PlainBody, Reading
+from turnscript.engine.machine import KEY, CallRules, Machine, PlainBody, Reading, lose_arguments
 from turnscript.engine.names import name_of_line
 from turnscript.engine.recent import MB, recent
-from turnscript.engine.repeats import lose_arguments
 from turnscript.engine.scanner import Look
 from turnscript.engine.spans import Writer
 from turnscript.engine.structures import LONGEST_WORD, SPACE, StructureMachine, may_be

@@ -22,13 +22,10 @@ from turnscript.core.json_text import (
     string_of,
     text_of,
 )
-from turnscript.engine.callrules import IDENTIFIER, NUMBER, CallRules
+from turnscript.engine.correlate import Indices
 from turnscript.engine.escape import Escape
-from turnscript.engine.jsonmachine import JsonMachine
-from turnscript.engine.jsonscan import ObjectScanner, ValueScanner
-from turnscript.engine.machine import ODD_CALL, Machine, PlainBody, Reading
-from turnscript.engine.numbering import Indices
-from turnscript.engine.pretty import pretty
+from turnscript.engine.jsonscan import JsonMachine, ObjectScanner, ValueScanner, pretty
+from turnscript.engine.machine import IDENTIFIER, NUMBER, ODD_CALL, CallRules, Machine, PlainBody, Reading
 from turnscript.engine.recent import MB, recent
 from turnscript.engine.scanner import beginning_of
 from turnscript.engine.spans import Writer

@@ -2,12 +2,21 @@
 
 Nothing is parsed and written again: values pass as the text they are. A tag inside a string is text, because strings
 are scanned as strings. Syntax is checked only as far as is needed to find ends; whoever takes a value checks it whole.
+
+Machines pass JSON on as it comes, without the format's escapes; one of them reads payloads that are the arguments
+alone. `indented` writes JSON over several lines, every token as it was written.
 """
 
 from __future__ import annotations
 
 import re
 from json.decoder import scanstring  # type: ignore[attr-defined]
+from typing import Any
+
+from turnscript.core.json_text import Json, is_object, text_of
+from turnscript.engine.escape import Escape
+from turnscript.engine.machine import Machine, Reading
+from turnscript.engine.scanner import Look, Scanner, Unescaper, look_in_string
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _BETWEEN = r"[ \t\r\n,:0-9a-zE+.\-]*+"  # no number or word has another capital than E
@@ -253,3 +262,182 @@ def value_end(text: str, start: int) -> int:
     scanner = ValueScanner()
     end = scanner.feed(text, start)
     return end if scanner.done else 0
+
+
+class JsonMachine(Machine):
+    """A machine that passes on JSON. `_live`: the scanner of what passes on, while it does.
+
+    Of a string, most pieces are only looked at, and go to `said` alone. So the scanner is told afterwards whether they
+    ended behind a backslash, when a piece comes for which that matters.
+    """
+
+    def __init__(self, escape: Escape) -> None:
+        super().__init__()
+        self._escape = escape
+        self._unescaper = Unescaper(escape)
+        self._look_in_string = look_in_string(escape)
+        self._live: ValueScanner | None = None
+
+    def look(self) -> Look | None:
+        live = self._live
+        inside = live is not None and live.kind in IN_STRING and not self._unescaper.held
+        return self._look_in_string if inside else None
+
+    def certain(self, text: str) -> int:
+        live = self._live
+        if live is None or (end := self._unescaper.certain(text)) < 0:
+            return -1
+        self._catch_up(live)
+        return end if live.passes(text[:end]) else -1
+
+    def _catch_up(self, live: ValueScanner) -> None:
+        """Tell the scanner how the pieces ended that were only looked at."""
+        if live.kind in IN_STRING and self.said and not self._unescaper.held:
+            live.kind = "\\" if self.said[-1].endswith("\\") and _ends_in_escape(self.said) else '"'
+
+    def _pass_on(self, piece: str) -> None:
+        if piece:
+            self.said.append(piece)
+            self.deltas.append(piece)
+
+
+def _ends_in_escape(pieces: list[str]) -> bool:
+    """Return whether the pieces end with a backslash that goes on: with an odd number of them."""
+    odd = False
+    for piece in reversed(pieces):
+        rest = piece.rstrip("\\")
+        odd ^= (len(piece) - len(rest)) % 2 == 1
+        if rest:
+            break
+    return odd
+
+
+_BLANK = re.compile(r"[ \t\r\n]*")
+
+
+class _Passing(JsonMachine):
+    """Passes on what stands between two tags, without its escapes."""
+
+    def __init__(self, reading: Reading) -> None:
+        super().__init__(reading.escape)
+        self.name, self.id = reading.head.get("name"), reading.head.get("id")
+        self._lead, self._space = reading.lead, reading.space
+        self._begun = False
+
+    def _pass(self, text: str) -> None:
+        piece = self._unescaper.feed(text)
+        if self.done:
+            piece += self._unescaper.close()
+        self._pass_on(piece)
+
+
+class ArgumentsMachine(_Passing):
+    """Passes one JSON object on as it comes; in a transcript with the white space around it, which somebody wrote."""
+
+    def __init__(self, reading: Reading) -> None:
+        super().__init__(reading)
+        self._scanner = ValueScanner()
+
+    def feed(self, text: str, start: int) -> int:
+        if not self._begun:
+            space, start = start, _BLANK.match(text, start).end()  # type: ignore[union-attr]
+            if start == len(text):
+                return start
+            self._begun, self._live = True, self._scanner
+            self.failed = text[start] != "{"
+            if self._lead is not None:
+                self._pass(text[space:start].removeprefix(self._lead))
+        if self.failed:
+            return start
+        self._catch_up(self._scanner)
+        end = self._scanner.feed(text, start)
+        self.done, self.failed = self._scanner.done, self._scanner.failed
+        self._pass(text[start:end])
+        if self.done and self._lead is not None:
+            behind = _BLANK.match(text, end).group().removesuffix(self._space)  # type: ignore[union-attr]
+            self._pass(behind)
+            end += len(behind)
+        return end
+
+    def fields(self) -> dict[str, Any] | None:
+        arguments = "".join(self.said)
+        return {"arguments": arguments} if is_object(arguments) else None
+
+
+class FreeTextMachine(_Passing):
+    """Passes on arguments of a transcript that are no JSON, as their tag says: up to the closing, which none holds."""
+
+    def __init__(self, reading: Reading) -> None:
+        super().__init__(reading)
+        self._custom = bool(reading.head.get("custom"))
+        closes = [literal for close in reading.closes for literal in (close, reading.space + close)]
+        self._scanner = Scanner(dict.fromkeys(closes, None))
+
+    def feed(self, text: str, start: int) -> int:
+        if not self._begun and start < len(text):
+            self._begun = True
+            start += len(self._lead) if self._lead and text.startswith(self._lead, start) else 0
+        found = self._scanner.find(text, start, closing=False)
+        end = self._scanner.hold(text, start) if found is None else found.start()
+        self.done = found is not None
+        self._pass(text[start:end])
+        return end
+
+    def fields(self) -> dict[str, Any] | None:
+        return {"arguments": "".join(self.said), "custom": self._custom} if self.done else None
+
+
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,]|[^\s"{}\[\]:,]+')
+_DEEPEST = 64
+"""Lines are not indented further than so many levels. Without that, brackets alone would grow with the square of their
+number, and 20 KB of them become 200 MB where Python reads 10,000 levels."""
+_NEWLINES = {width: ["\n" + " " * (width * depth) for depth in range(_DEEPEST + 1)] for width in (2, 4)}
+_BRACKETS = frozenset("{}[]")
+_ON_ONE_LINE = {",": ", ", ":": ": ", "{": "{ ", "}": " }"}
+
+
+def pretty(value: Json | str, inline_objects: bool = False, inline_arrays: bool = True, width: int = 2) -> str:
+    """Return a JSON value, each level two or four spaces further in (`width`). Arrays of scalars stay on one line,
+    unless `inline_arrays` is false.
+
+    `inline_objects`: so do objects of scalars, `{ "k": 1 }`, except the outermost. No level of Python's stack is needed
+    for a level of the value, so however deep a value is that could be read, it can be written.
+    """
+    tokens = _TOKEN.findall(value if isinstance(value, str) else text_of(value))
+    out: list[str] = []
+    newlines = _NEWLINES[width]
+    newline, depth, at = "\n", 0, 0
+    while at < len(tokens):
+        token = tokens[at]
+        if token in ("{", "["):
+            end = _scalars_end(tokens, at)
+            inline = inline_arrays if token == "[" else inline_objects and at > 0
+            if end == at + 1:
+                out += (token, tokens[end])
+                at = end
+            elif inline and end:
+                out += [_ON_ONE_LINE.get(one, one) for one in tokens[at : end + 1]]
+                at = end
+            else:
+                depth += 1
+                newline = newlines[min(depth, _DEEPEST)]
+                out += (token, newline)
+        elif token in ("}", "]"):
+            depth -= 1
+            newline = newlines[min(depth, _DEEPEST)]
+            out += (newline, token)
+        else:
+            out += (token, newline) if token == "," else (": " if token == ":" else token,)
+        at += 1
+    return "".join(out)
+
+
+def indented(value: Json | str) -> str:
+    """Return a JSON value with four spaces of indentation, every element on a line of its own."""
+    return pretty(value, inline_arrays=False, width=4)
+
+
+def _scalars_end(tokens: list[str], at: int) -> int:
+    """Return where an opening closes if only scalars lie between, else 0. No token is looked at for two of them."""
+    end = next(index for index in range(at + 1, len(tokens)) if tokens[index] in _BRACKETS)
+    return end if tokens[end] in ("}", "]") else 0

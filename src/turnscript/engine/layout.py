@@ -1,4 +1,8 @@
-"""Owns the layout: a table made ready for work, each kind of item with the literals around it and what they protect."""
+"""Owns the layout: a table made ready for work, each kind of item with the literals around it and what they protect.
+
+Here are also the marks of a format, which tell its transcripts from others; what prompts no longer show, at once or as
+soon as somebody has spoken; and whose name stands in the opening of a turn.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,21 @@ from itertools import pairwise, product, zip_longest
 from operator import attrgetter
 from typing import Any
 
-from turnscript.core.conversation import Assistant, Item, System, Text, Thinking, ToolCall, ToolResult, ToolsChange
+from turnscript.core.conversation import (
+    Assistant,
+    Conversation,
+    Item,
+    System,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolsChange,
+)
 from turnscript.core.json_spelling import COMPACT, SPACED, Spelling
 from turnscript.core.losses import Loss, UnnamedLoss
 from turnscript.core.source_paths import message_path
-from turnscript.engine.attributes import unhinted
+from turnscript.engine.attributes import SPOKEN, unhinted
 from turnscript.engine.escape import AUTO, POLICIES, Escape, rules_of, tags_in
 from turnscript.engine.spans import TRAINABLE, Glue, Literal, Writer
 from turnscript.engine.table import START, Document, Segment, Turn
@@ -502,3 +516,96 @@ def _report_lodged(layout: Layout, items: Sequence[Item], out: Writer) -> None:
 
 _DEFAULTS: dict[str, Any] = {"role": System().role, "of": Thinking().of}
 _NOTHING: dict[str, Any] = _DEFAULTS | {"extra": {}, "summary": [], "custom": False, "open": False}
+
+
+class Past:
+    """Knows for each kind that makes others past (`Segment.until`) where the last item of that kind stands."""
+
+    __slots__ = ("_last",)
+
+    def __init__(self, kinds: Iterable[str]) -> None:
+        self._last = dict.fromkeys(kinds, -1)
+
+    @classmethod
+    def of(cls, layout: Layout) -> Past:
+        """Return what is past in a document: the same for all prompts of a format by which nothing ever is."""
+        return cls(layout.passing) if layout.passing else _NONE_PAST
+
+    def note(self, items: Sequence[Item], start: int) -> None:
+        """Look for those kinds among items that are about to be written, the first of them at position `start`."""
+        for kind in self._last:
+            places = range(len(items) - 1, -1, -1)
+            self._last[kind] = next((start + at for at in places if items[at].kind == kind), self._last[kind])
+
+    def hides(self, place: Place, index: int) -> bool:
+        """Return whether a prompt leaves out what stands at a place, if its position is `index`."""
+        segment = place.segment
+        return not segment.prompt or (bool(segment.until) and index < self._last[segment.until])
+
+
+_NONE_PAST = Past(())
+
+
+@lru_cache(maxsize=64)
+def marks_of(document: Document) -> frozenset[str]:
+    """Return what only this format and those like it have. What is ordinary text elsewhere counts with what follows."""
+    segments = [one for turn in document.known_turns for one in turn.segments]
+    ordinary = {literal for one in segments if one.tentative for literal in (one.open, one.close)}
+    found = {literal.strip() for literal in document_literals(document) if literal not in ordinary}
+    found |= {f"{one.open}{one.body.begins}".strip() for one in segments if one.tentative}
+    found |= {turn.open.strip() for turn in document.known_turns}
+    for close in {turn.close.strip() for turn in document.known_turns}:  # what stands before one may end a text
+        found = {mark if mark == close else mark.removesuffix(close) for mark in found}
+    return frozenset(mark for mark in found if any(map(str.isalpha, mark)))
+
+
+def marks_in(document: Document, text: str) -> frozenset[str]:
+    """Return the marks of a format that stand in a text. A line before every closing of a turn is one, too."""
+    found = {mark for mark in marks_of(document) if mark in text}
+    for close in {turn.close.rstrip() for turn in document.turns}:
+        core = close.lstrip()
+        if core != close and text.count(close) == text.count(core) > 0:
+            found.add(close)
+    return frozenset(found)
+
+
+def marks_around(document: Document, text: str, marks: frozenset[str], said: Conversation) -> frozenset[str]:
+    """Return those marks of a text that stand in it, escaped or not, more often than in what is said with it."""
+    escape = layout_of(document).escape
+    contents = list(_contents(said))
+    spelled = {mark: {mark, escape.apply(mark)} for mark in marks}
+    return frozenset(
+        mark for mark in marks if sum(map(text.count, spelled[mark])) > sum(one.count(mark) for one in contents)
+    )
+
+
+def _contents(said: Conversation) -> Iterator[str]:
+    """Give all texts of a conversation, and the arguments of its calls."""
+    for item in said.items:
+        if isinstance(item, ToolCall):
+            yield item.arguments
+        yield from (part.text for part in getattr(item, "content", ()) if isinstance(part, Text))
+    yield from (tool.description or "" for tool in said.tools)
+
+
+def speaker_at(layout: Layout, items: Sequence[Item], first: int, out: Writer) -> int:
+    """Return where the item stands that says who speaks in the turn that opens at `first`: its text; -1 without one."""
+    before = items[first]
+    for at in range(first, len(items)):
+        item = items[at]
+        apart = (before.kind, item.kind) not in layout.joints or (item.hints is not None and item.hints.turn == "new")
+        if at > first and apart:
+            return -1
+        if item.kind in SPOKEN and _says(layout, item, out):
+            return at
+        before = item
+    return -1
+
+
+def _says(layout: Layout, item: Item, out: Writer) -> bool:
+    """Return whether an item will be written."""
+    content = getattr(item, "content", ())
+    if not content or any(type(part) is Text for part in content):
+        return True
+    place = layout.place_for(item)
+    return place is not None and place.body.shows(item, Writer(out.escape, out.archive))

@@ -1,8 +1,13 @@
-"""Owns the contract of payload machines: small readers that a parser feeds with a payload as it comes."""
+"""Owns the contract of payload machines: small readers that a parser feeds with a payload as it comes.
+
+A payload shape is given one tool and its arguments to tell its calls as a grammar, and says what is lost of arguments
+that are written one by one: values of a key that comes twice, and their spelling.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -10,14 +15,107 @@ from msgspec import Struct
 
 from turnscript.core.conversation import Tool
 from turnscript.core.errors import InvalidTranscript
-from turnscript.core.json_text import Json
+from turnscript.core.json_text import Json, every_member, json_string
 from turnscript.core.losses import Loss
-from turnscript.engine.callrules import CallRules
 from turnscript.engine.escape import Escape
 from turnscript.engine.scanner import Look
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
-from turnscript.grammar.nodes import Node
+from turnscript.grammar.nodes import EMPTY, Node, Repeat, Token, Without, chars, choice, sequence
+from turnscript.grammar.rules import COMMA, STRING, VALUE, Others, Rules, separated
+from turnscript.grammar.schema import Member, Members, Schema, listed_strings
+
+IDENTIFIER = Token(Repeat(chars("AZ", "az", "09", "_", "-"), 1, 64))
+"""An id that a model makes up."""
+KEY = Token(sequence(chars("AZ", "az", "_"), Repeat(chars("AZ", "az", "09", "_", "-"), 0, 63)))
+"""A key that no schema names."""
+NUMBER = Token(Repeat(chars("09"), 1, 4))
+
+
+class CallRules(Struct, frozen=True):
+    """A tool whose calls are to be told. `schema`: that of its arguments.
+
+    `protect`: how a text is written here, and `spelled` one in quotes inside a tag.
+    """
+
+    tool: Tool
+    name: str
+    rules: Rules
+    schema: Schema
+    path: str
+    protect: Callable[[str], str]
+    spelled: Callable[[str], str]
+
+    def lose_more(self) -> None:
+        """Report that the schema allows members that it does not name: only those that it names are told."""
+        self.rules.lose(f"{self.path}.additionalProperties", "a grammar tells only the parameters that have a name")
+
+    def row(self, opened: Callable[[str], str], any_key: Node, spelled: Callable[[Node], Node] = sequence) -> Node:
+        """Return arguments with commas between them: those of the schema in its order, or any where it names none.
+
+        `opened`: what stands before the value of a key, and `any_key` before that of a key that the schema does not
+        name. `spelled`: how a value is written, given its JSON.
+        """
+        members = self.schema.members()
+        others = self.others(members, lambda: sequence(any_key, spelled(self.rules.shared(VALUE))))
+        known: list[tuple[Node, bool]] = []
+        for member in members.known if members is not None else ():
+            name = self.rules.named(self.name, member.key)
+            argument = sequence(opened(member.key), spelled(self.schema.member(member)))
+            known.append((self.rules.add(name, argument), member.required))
+        return separated(self.rules, known, COMMA, self.name, others)
+
+    def others(self, members: Members | None, free: Callable[[], Node]) -> Others | None:
+        """Return the arguments that no schema names, where it leaves them all open; None where it names some."""
+        if members is not None and not members.is_open:
+            if members.more is not None:
+                self.lose_more()
+            return None
+        self.schema.lose_alternatives()
+        least, most = (0, self.rules.most_others) if members is None else (members.least, members.most)
+        if members is not None and members.more not in (True, {}):
+            self.rules.lose(f"{self.path}.additionalProperties", "a grammar tells them of parameters with a name alone")
+        if members is not None and members.names is not None:
+            self.rules.lose(f"{self.path}.propertyNames", "a grammar tells it of JSON alone")
+        return Others(self.rules.add(self.rules.named(self.name, "any"), free()), least, most)
+
+    def parameters(
+        self,
+        kinds: Mapping[str, str],
+        opened: Callable[[str], Node | str],
+        any_key: Node | str,
+        close: str,
+    ) -> Node:
+        """Return arguments as tags, in the order of the schema. `kinds`: what is written as a text, and not as JSON.
+
+        `opened`: the tag before the value of a key, and `any_key` that of a key that the schema does not name.
+        `close`: what ends a value.
+        """
+        members = self.schema.members()
+        others = self.others(members, lambda: sequence(any_key, self.rules.shared(VALUE), close))
+        if others is not None or members is None:
+            return EMPTY if others is None else others.behind(EMPTY)
+        parts: list[Node] = []
+        for member in members.known:
+            name = self.rules.named(self.name, member.key)
+            rule = self.rules.add(name, sequence(opened(member.key), self._value(member, kinds, close), close))
+            parts.append(rule if member.required else Repeat(rule, 0, 1))
+        return sequence(*parts)
+
+    def _value(self, member: Member, kinds: Mapping[str, str], close: str) -> Node:
+        """Return a value: as JSON, or a string as its text, which ends where the closing begins."""
+        if kinds.get(member.key) != "string":
+            return self.schema.member(member)
+        words = listed_strings(member.schema)
+        if words and self.rules.spend(len(words)):
+            return choice(*(sequence(self.protect(word)) for word in words))
+        self.schema.lose_text(member)
+        self.rules.shared(STRING)
+        return Without((close.strip(),))
+
+
+__all__ = ["IDENTIFIER", "KEY", "NUMBER", "CallRules", "Node"]
+
 
 ODD_CALL = "odd_call"
 """The issue of a call that is understood, and not written as the format writes one."""
@@ -188,3 +286,34 @@ class PlainBody:
     def grammar(self, call: CallRules) -> Node | None:
         """Return what the payload of a call of a tool may be; None where that cannot be told."""
         return None
+
+
+def lose_difference(arguments: str, kept: int, spelled: Callable[[str, str], str], out: Writer, detail: str) -> None:
+    """Report why a JSON object of arguments will not be read again as it is. `kept`: how many are written, one for each
+    key; `spelled`: how the value of a key will be read; `detail`: what to say where that differs."""
+    if arguments.count(":") > kept:  # else no key comes twice
+        members = every_member(arguments)
+        for key, times in Counter([key for key, _ in members]).items():
+            if times > 1:
+                said = f"the key {json_string(key)} comes {times} times: its last value alone is kept"
+                out.lose(".arguments", "dropped", said)
+        if len(members) > kept and joined([(key, spelled(key, value)) for key, value in members]) == arguments:
+            return
+    out.lose(".arguments", "approximated", detail)
+
+
+def lose_arguments(
+    arguments: str, again: str | None, kept: int, spelled: Callable[[str, str], str], out: Writer
+) -> None:
+    """Report why arguments will not be read again as they are, if so. `again`: what will be read; None where they are
+    no JSON object. `kept` and `spelled`: as for `lose_difference`."""
+    if again is None:
+        out.lose(".arguments", "approximated", "no JSON object; written as an argument called 'arguments'")
+    elif again != arguments:
+        detail = "keys and values are kept, not how the JSON was spelled"
+        lose_difference(arguments, kept, spelled, out, detail)
+
+
+def joined(members: list[tuple[str, str]]) -> str:
+    """Return a JSON object as readers of single arguments spell it."""
+    return "{" + ", ".join([f"{json_string(key)}: {value}" for key, value in members]) + "}"

@@ -14,11 +14,9 @@ from typing import Any
 
 from turnscript.core.conversation import ToolCall
 from turnscript.core.json_text import is_object, json_string
-from turnscript.engine.callrules import IDENTIFIER, NUMBER, CallRules
-from turnscript.engine.jsonmachine import JsonMachine
-from turnscript.engine.jsonscan import ValueScanner
-from turnscript.engine.machine import Machine, PlainBody, Reading
-from turnscript.engine.numbering import Numbering
+from turnscript.engine.correlate import Numbering
+from turnscript.engine.jsonscan import JsonMachine, ValueScanner
+from turnscript.engine.machine import IDENTIFIER, NUMBER, CallRules, Machine, PlainBody, Reading
 from turnscript.engine.scanner import scanner_for
 from turnscript.engine.spans import Writer
 from turnscript.grammar.nodes import EMPTY, Node, optional, sequence

@@ -20,12 +20,10 @@ from turnscript.core.conversation import Assistant, Dropped, Issue, Thinking
 from turnscript.core.errors import type_of
 from turnscript.core.events import Event, MessageEnd, PartDelta
 from turnscript.core.finish_reasons import is_cut, meaning
-from turnscript.engine.callsteps import SPACE
-from turnscript.engine.heads import HeadEnd
+from turnscript.engine.callsteps import SPACE, LooseSteps
 from turnscript.engine.layout import Place
-from turnscript.engine.loosesteps import LooseSteps
 from turnscript.engine.names import name_of_line
-from turnscript.engine.scanner import WIDEST
+from turnscript.engine.scanner import WIDEST, HeadEnd
 from turnscript.engine.states import Action, Do
 from turnscript.engine.telling import Malformed
 

@@ -24,12 +24,11 @@ from turnscript.core.source_paths import in_source_words
 from turnscript.core.validation import MISTAKES, refuse_mistakes
 from turnscript.engine.constraint import Constraint, Demand, calls_demanded, constraint_behind, told
 from turnscript.engine.continuing import answer_opening, continued, opened
-from turnscript.engine.correlate import names_of
+from turnscript.engine.correlate import ids_of, names_of
 from turnscript.engine.escape import AUTO
-from turnscript.engine.fill import unfilled
+from turnscript.engine.files import unfilled
 from turnscript.engine.layout import layout_of
 from turnscript.engine.names import name_line
-from turnscript.engine.numbering import ids_of
 from turnscript.engine.parse import TurnParser
 from turnscript.engine.render import Composer
 from turnscript.engine.replay import Generated, Replays, Strangers, kept, stranger_behind

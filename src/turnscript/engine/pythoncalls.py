@@ -12,12 +12,9 @@ from typing import Any
 from turnscript.core.conversation import ToolCall
 from turnscript.core.errors import InvalidRequest
 from turnscript.core.json_text import is_object, json_string, read_object, respace, text_of
-from turnscript.engine.callrules import KEY, CallRules
-from turnscript.engine.jsonmachine import JsonMachine
-from turnscript.engine.jsonscan import ValueScanner
-from turnscript.engine.machine import Machine, PlainBody, Reading
+from turnscript.engine.jsonscan import JsonMachine, ValueScanner
+from turnscript.engine.machine import KEY, CallRules, Machine, PlainBody, Reading, joined, lose_arguments
 from turnscript.engine.recent import MB, recent
-from turnscript.engine.repeats import joined, lose_arguments
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.grammar.nodes import Node, sequence

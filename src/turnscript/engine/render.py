@@ -3,6 +3,11 @@
 Theory of operation. Items are written one after the other. If the table has a joint for the kind before and the kind of
 an item, the item goes on in the same turn; otherwise that turn is closed and another one opened. Everything else is
 literals from the table and payloads from the bodies.
+
+A turn may stand where it has no opening of its own. Theory of operation. A turn without an opening is known by what
+stands before it: the closing of another turn, or the start of the document. No text can look like an opening or a
+closing, because the escape breaks those, so one such turn at each place is as certain as a mark. Elsewhere it cannot
+begin: instructions are written as the user's text then.
 """
 
 from __future__ import annotations
@@ -10,29 +15,95 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from turnscript.core.conversation import Item, Request, ToolsChange
+from msgspec.structs import replace
+
+from turnscript.core.conversation import (
+    Assistant,
+    Item,
+    Opaque,
+    Part,
+    Raw,
+    Request,
+    System,
+    Text,
+    Tool,
+    ToolResult,
+    ToolsChange,
+    User,
+    shown,
+)
 from turnscript.core.errors import InvalidConversation
+from turnscript.core.json_spelling import is_laid_out
 from turnscript.core.losses import Loss
 from turnscript.core.source_paths import message_path
-from turnscript.engine.attributes import bare_attributes, turn_value
+from turnscript.engine.attributes import (
+    attribute_text,
+    bare_attributes,
+    extra_attributes,
+    turn_value,
+    write_attributes,
+)
 from turnscript.engine.bodies import Metadata, ToolList
-from turnscript.engine.correlate import are_paired, names_of, report_correlation
-from turnscript.engine.earlier import NOTHING
+from turnscript.engine.correlate import NOTHING, are_paired, ids_of, names_of, report_correlation
 from turnscript.engine.escape import AUTO
-from turnscript.engine.layout import Layout, Place, layout_of, report_shared, report_unshown
-from turnscript.engine.metadata import metadata_of
+from turnscript.engine.layout import Layout, Past, Place, layout_of, report_shared, report_unshown, speaker_at
 from turnscript.engine.names import name_line
-from turnscript.engine.numbering import ids_of
-from turnscript.engine.openings import opening_of
-from turnscript.engine.past import Past
 from turnscript.engine.read_turns import TIGHT, tightened
 from turnscript.engine.replay import Generated, Replays, closing_of, hides
 from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Glue, Literal, Writer
-from turnscript.engine.speakers import speaker_at
-from turnscript.engine.standing import shows_its_end, stand
 from turnscript.engine.system import leads, write_system
 from turnscript.engine.table import Document, Section, Turn
-from turnscript.engine.unseen import vanishes
+
+
+def opening_of(place: Place, item: Item, out: Writer, keeps: bool) -> str:
+    """Return the opening with its attributes. `keeps`: also those that the table does not name."""
+    if isinstance(item, ToolsChange):
+        change = f" removed={out.escape.spelled(attribute_text(item.removed))}" if item.removed else ""
+        shown = write_attributes(item, place.own_attributes, out) + extra_attributes(item, out, place.own_attributes)
+        return f"{place.open} change=true{change}{shown}{place.head_end}"
+    if out.names and isinstance(item, ToolResult) and item.name is None:
+        item = replace(item, name=out.names.get(out.item))
+    attributes = place.own_attributes if item.hints is not None else place.unhinted_attributes
+    known = write_attributes(item, attributes, out)
+    payload = "".join([f" {key}={value}" for key, value in place.body.attributes(item, out.archive).items()])
+    unnamed = extra_attributes(item, out, place.own_attributes) if keeps else ""
+    return f"{place.open}{known}{payload}{unnamed}{place.head_end}"
+
+
+def metadata_of(request: Request) -> dict[str, Any]:
+    """Return what the archive says beside the items; nothing for a plain conversation without options."""
+    fields = {"options": request.extra, "settings": _said(request.settings), "hints": request.hints}
+    fields = {key: value for key, value in fields.items() if value} | request.archived
+    if request.origin is not None and (fields or _needs_origin(request)):
+        fields = {"origin": request.origin, **fields}
+    return fields
+
+
+def _said(settings: Any) -> Any:
+    fields = settings.__struct_fields__
+    return settings if any(getattr(settings, field) is not None for field in fields) else None
+
+
+def _needs_origin(request: Request) -> bool:
+    """Return whether something in the conversation can be written as it was only to the API that it came from. Plain
+    texts, calls and results are the same bytes whichever API they are from."""
+    return any(map(_is_tool_of_origin, request.tools)) or any(map(_is_item_of_origin, request.items))
+
+
+def _is_tool_of_origin(tool: Tool) -> bool:
+    return bool(tool.hints or tool.envelope or tool.extra)
+
+
+def _is_item_of_origin(item: Item) -> bool:
+    hints = item.hints
+    if item.extra or (hints and (hints.slot or hints.envelope or hints.shape not in ("", "string"))):
+        return True
+    return isinstance(item, Opaque) or is_laid_out(item) or any(map(_is_part_of_origin, getattr(item, "content", ())))
+
+
+def _is_part_of_origin(part: Part) -> bool:
+    return bool(part.extra) or isinstance(part, Raw) or (isinstance(part, Text) and not part.text)
+
 
 _METADATA = Metadata()
 _TOOLS = ToolList()
@@ -537,3 +608,84 @@ class Composer:
         hidden = set() if self.out.archive else {kind for kind, place in places.items() if not place.segment.prompt}
         leading = (item.kind in hidden or leads(item) for item in items)
         return next((index for index, one in enumerate(leading) if not one), len(items))
+
+
+def vanishes(composer: Composer, place: Place, items: Sequence[Item], at: int, joint: str | None) -> bool:
+    """Return whether an item is an empty answer beside something else that nothing would show, which is a loss.
+
+    White space is not kept, or none joins. `joint`: what joins it to the item before; None where it opens a turn.
+    """
+    item, flattened = items[at], composer.out.flattened
+    if place.kind != Assistant.kind or not place.body.is_empty(item, flattened=flattened):
+        return False
+    if item.open and place.end and (flattened or joint != ""):
+        return False
+    after = _shown_behind(composer, items, at)
+    follows = after is not None and composer.are_joined(place.kind, after)
+    if joint is None and not follows:
+        return False
+    before = "" if joint is None or composer.place is None else composer.place.kind
+    if not flattened and not composer.layout.leaves_no_trace(
+        before, after.kind if follows and after is not None else ""
+    ):
+        return False
+    composer.out.lose("", "dropped", "an empty text beside a thought or a call cannot be seen")
+    return True
+
+
+def _shown_behind(composer: Composer, items: Sequence[Item], at: int) -> Item | None:
+    """Return the next item that is written. What a prompt leaves out, or has no place for, stands between no two."""
+    behind = range(at + 1, len(items))
+    layout, past, shift = composer.layout, composer.past, composer.out.item - at
+    out = composer.out.copied(0)  # the losses of an item are told when its turn comes
+    return next((items[one] for one in behind if is_shown(layout, past, items[one], one + shift, out)), None)
+
+
+def is_shown(layout: Layout, past: Past, item: Item, index: int, out: Writer) -> bool:
+    """Return whether anything is written of an item at a position. `out` is told what that loses of it."""
+    place = layout.place_for(item)
+    if place is None or (past.hides(place, index) and not out.archive):
+        return False
+    if place.unseen_if_empty and not item.open and place.body.is_empty(item):
+        return False
+    return place.body.shows(item, out)
+
+
+def stand(composer: Composer, place: Place, item: Any) -> tuple[Item, Place | None]:
+    """Return an item of a turn that may begin without an opening, and its place; books a loss where that is another."""
+    before = turn_before(composer)
+    if place.turn.open:
+        return item, place
+    if place.turn.is_marked(before):
+        return _elsewhere(composer, place, item)
+    if not place.turn.close and _is_blank(item):
+        composer.out.lose("", "dropped", "a text without words cannot be seen where no tag stands around it")
+        return item, None
+    return item, place
+
+
+def turn_before(composer: Composer) -> Turn | None:
+    """Return the turn that stands before what is written next; None at the start of the document."""
+    return composer.ended if composer.place is None else composer.place.turn
+
+
+def shows_its_end(place: Place, item: Any) -> bool:
+    """Return whether a text that is not finished differs from no turn at all, where no opening may stand before it."""
+    return not (place.turn.behind and place.segment.bare and _is_blank(item))
+
+
+def _elsewhere(composer: Composer, place: Place, item: Any) -> tuple[Item, Place | None]:
+    """Return instructions as a text of the user."""
+    other = composer.layout.places.get(User.kind)
+    if not isinstance(item, System) or other is None:
+        composer.out.lose("", "dropped", "its turn has no opening, so it cannot begin here")
+        return item, None
+    composer.report(place, item)
+    composer.out.lose("", "approximated", "instructions have a place at the start alone; here they are a user's text")
+    said = User(content=item.content, hints=item.hints, open=item.open, at=item.at)
+    composer.placed[composer.out.item] = said
+    return said, other
+
+
+def _is_blank(item: Any) -> bool:
+    return not any((shown(part) or "").strip() for part in getattr(item, "content", ()))

@@ -5,16 +5,23 @@ of the text is the beginning of a literal or of an escape: so much waits for the
 longest literal. Everything before it is final. A match that starts after such a place waits too, so that whatever the
 pieces are, the result is that of the whole text. `certain` and `waits` tell at one look what the two come to,
 where that is nothing but text, or nothing yet: whichever stands first, a literal or a beginning of one at the end.
+
+Here is also where an opening tag with attributes ends, and how an answer is read that is a text and nothing else, such
+as the middle of a fill.
 """
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from sys import maxsize
 from typing import Generic, TypeVar
 
+from turnscript.core.conversation import Assistant, Issue, Text
+from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.core.finish_reasons import meaning
 from turnscript.engine.escape import Escape
 
 Action = TypeVar("Action")
@@ -306,3 +313,101 @@ def look_in_string(escape: Escape) -> Look:
     odd = rf"(?:\\(?={lead})|(?!{begun}){lead}){plain}"  # what is rare
     more = re.compile(rf'\\*+{plain}(?:"|{begun}|{odd}(?>(?:{odd})*)(?:"|{begun}))', re.DOTALL).match
     return look_for(['"', *signs], more)
+
+
+_QUOTED = re.compile(r'(?>(?:[^"\\\n]+|\\[^\n])*)')
+
+
+class HeadEnd:
+    """Finds the `core` of one opening tag (`>>`, `|>`): outside quotes, on the line on which the tag began."""
+
+    def __init__(self, core: str) -> None:
+        self._core = core
+        self._outside = _outside(core)
+        self._seen = 0  # how much of the tag cannot hold its end
+        self._quoted = False  # whether a quote is open there
+
+    def find(self, text: str, start: int) -> int:
+        """Return where the core stands; the text's length if more must come, -1 if this is no such tag.
+
+        `start` is where the tag's attributes begin. A later text has what an earlier one had, and more.
+        """
+        at = start + self._seen
+        if self._quoted:
+            at = self._behind_quote(text, at)
+        if not self._quoted:
+            at = self._outside.match(text, at).end()  # type: ignore[union-attr]
+            if text.startswith(self._core, at):
+                return at
+            if text.startswith('"', at):
+                self._quoted = True
+                at = self._behind_quote(text, at + 1)
+        self._seen = at - start
+        rest = text[at : at + len(self._core)]
+        unfinished = rest == text[at:] and (rest == "\\" * len(rest) if self._quoted else self._core.startswith(rest))
+        return len(text) if unfinished else -1
+
+    def _behind_quote(self, text: str, at: int) -> int:
+        """Return the place behind the quote that ends what is quoted; the end of the text where it does not end yet."""
+        at = _QUOTED.match(text, at).end()  # type: ignore[union-attr]
+        self._quoted = not text.startswith('"', at)
+        return at if self._quoted else at + 1
+
+
+@lru_cache(maxsize=64)
+def _outside(core: str) -> re.Pattern[str]:
+    """Return what may stand before the core: inside quotes all but a line end, and no quote that stays open."""
+    first, rest = re.escape(core[0]), core[1:]
+    ends = [re.escape(rest), *(rf"{re.escape(rest[:size])}\Z" for size in range(len(rest)))]  # whole, or cut off
+    no_end = rf"|{first}(?!{'|'.join(ends)})" if rest else ""
+    quoted = r'"(?>(?:[^"\\\n]+|\\[^\n])*)"'
+    return re.compile(rf'(?>(?:[^"<>\n{first}]+|{quoted}{no_end})*)')
+
+
+class TextParser:
+    """The parser of a text. It ends at `stops`, the strings of the client, and at `ends`, which no client is told."""
+
+    issues: Sequence[Issue] = ()
+    """Nothing can be wrong with a text."""
+
+    def __init__(self, stops: Sequence[str], ends: Sequence[str] = ()) -> None:
+        self._client = frozenset(stops)
+        self._scanner = Scanner({stop: stop for stop in (*ends, *stops) if stop})
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held = ""
+        self._told: list[str] = []
+        self._met = ""
+        self.client_stop: str | None = None
+        self.ended = False
+
+    def feed(self, text: str | bytes) -> list[Event]:
+        """Take more text; returns what is certain. Bytes are UTF-8 and may be cut anywhere."""
+        more = text if isinstance(text, str) else self._decoder.decode(text)
+        return self._read(self._held + more, closing=False)
+
+    def _read(self, text: str, *, closing: bool) -> list[Event]:
+        if self.ended:
+            return []
+        found = self._scanner.find(text, 0, closing)
+        if found is not None:
+            self.ended, self._met, self._held = True, found[0], ""
+            self.client_stop = self._met if self._met in self._client else None
+            return self._tell(text[: found.start()])
+        end = len(text) if closing else self._scanner.hold(text, 0)
+        self._held = text[end:]
+        return self._tell(text[:end])
+
+    def _tell(self, text: str) -> list[Event]:
+        events: list[Event] = [] if self._told or not text else [PartStart(0, Assistant())]
+        if text:
+            self._told.append(text)
+            events.append(PartDelta(0, text, text))
+        return events
+
+    def close(self, finish_reason: str | None = None) -> list[Event]:
+        """End the text."""
+        events = self._read(self._held + self._decoder.decode(b"", True), closing=True)
+        if self._told:
+            events.append(PartEnd(0, Assistant(content=[Text(text="".join(self._told))])))
+        reason = "stop" if self._met else meaning(finish_reason or "stop")
+        return [*events, MessageEnd(reason, self.client_stop, None, [], self._met)]

@@ -13,10 +13,9 @@ from msgspec.structs import replace
 from turnscript.core.conversation import Dropped, Issue, Item, Part, Text, Tool, ToolCall
 from turnscript.core.events import Event, NextText, OneStream, PartDelta, PartEnd, PartStart
 from turnscript.core.losses import Loss
-from turnscript.engine.heads import HeadEnd
 from turnscript.engine.layout import Place
 from turnscript.engine.machine import Machine
-from turnscript.engine.scanner import Look
+from turnscript.engine.scanner import HeadEnd, Look
 from turnscript.engine.states import Action, State, States
 from turnscript.engine.table import Group
 

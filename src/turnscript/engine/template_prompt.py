@@ -29,9 +29,9 @@ from turnscript.core.conversation import (
 from turnscript.core.errors import Unsupported
 from turnscript.core.json_spelling import Spelling, respelled, shown, shown_items
 from turnscript.core.losses import Loss
-from turnscript.engine.earlier import NOTHING
+from turnscript.engine.correlate import NOTHING
 from turnscript.engine.escape import AUTO
-from turnscript.engine.fill import unfilled
+from turnscript.engine.files import unfilled
 from turnscript.engine.layout import layout_of, report_unshown
 from turnscript.engine.prompt import (
     Prompt,

@@ -32,8 +32,8 @@ from turnscript.core.json_text import (
 from turnscript.core.losses import Loss
 from turnscript.engine.attributes import attribute_text
 from turnscript.engine.escape import Escape, Rule, rules_of
+from turnscript.engine.jsonscan import pretty
 from turnscript.engine.lines import Lines
-from turnscript.engine.pretty import pretty
 from turnscript.engine.recent import MB, recent
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload

@@ -25,12 +25,10 @@ from turnscript.core.conversation import ToolCall
 from turnscript.core.errors import InvalidRequest, InvalidTranscript
 from turnscript.core.json_text import Json, is_json, json_string, plain, read_object, safe_json_string, text_of
 from turnscript.engine.attributes import attribute_text, scan_attributes
-from turnscript.engine.callrules import KEY, CallRules
 from turnscript.engine.escape import tags_in
 from turnscript.engine.functioncalls import json_of_python
-from turnscript.engine.machine import ODD_CALL, Machine, PlainBody, Reading
+from turnscript.engine.machine import KEY, ODD_CALL, CallRules, Machine, PlainBody, Reading, joined, lose_difference
 from turnscript.engine.recent import MB, recent
-from turnscript.engine.repeats import joined, lose_difference
 from turnscript.engine.scanner import Look, Unescaper, look_for
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload

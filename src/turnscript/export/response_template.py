@@ -18,13 +18,12 @@ from typing import Any
 from turnscript.core.conversation import Assistant, Thinking, ToolCall, ToolResult
 from turnscript.core.losses import Loss
 from turnscript.core.payloads import Rendered
-from turnscript.engine.addressedcalls import AddressedCall
 from turnscript.engine.bodies import CallArguments
 from turnscript.engine.jsoncalls import JsonCall
 from turnscript.engine.layout import Layout, Place, layout_of
 from turnscript.engine.namedcalls import NamedCall
 from turnscript.engine.table import Document, Turn
-from turnscript.engine.tagcalls import TagCall
+from turnscript.engine.tagcalls import AddressedCall, TagCall
 from turnscript.engine.xmlcalls import XmlParameters
 
 CONTENT, THOUGHTS, CALLS = "$.content", "$.reasoning_content", "$.tool_calls"

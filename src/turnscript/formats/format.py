@@ -28,17 +28,18 @@ from turnscript.engine.escape import AUTO, POLICIES
 from turnscript.engine.files import (
     Files,
     FileSequence,
+    Fill,
     FillPrompt,
+    fill_of,
     prompt_of,
     read_files,
+    read_fill,
     readings,
     sequence_losses,
     write_files,
 )
-from turnscript.engine.fill import Fill, fill_of, read_fill
-from turnscript.engine.layout import layout_of, special_tokens
+from turnscript.engine.layout import layout_of, marks_around, marks_in, special_tokens
 from turnscript.engine.lines import Findings
-from turnscript.engine.marks import marks_around, marks_in
 from turnscript.engine.parse import TurnParser
 from turnscript.engine.prompt import Prompt, bare_parser, begin_prompt
 from turnscript.engine.read import claims_document, read_document

@@ -29,10 +29,9 @@ from msgspec.structs import replace
 from turnscript.core.clues import Clue
 from turnscript.core.conversation import Assistant, System, Thinking, ToolCall, ToolResult, User
 from turnscript.engine.escape import Escape
-from turnscript.engine.files import Files
-from turnscript.engine.fill import FillOrder
+from turnscript.engine.files import Files, FillOrder
 from turnscript.engine.jsoncalls import JsonCall, JsonResult
-from turnscript.engine.pretty import pretty
+from turnscript.engine.jsonscan import pretty
 from turnscript.engine.table import Attribute, Document, Flags, Generation, Segment, ToolsPlace, Turn
 from turnscript.engine.texts import PlainText
 from turnscript.engine.toollists import JsonTools

@@ -35,8 +35,7 @@ from turnscript.core.clues import Clue
 from turnscript.core.conversation import Assistant, System, Thinking, ToolCall, ToolResult, User
 from turnscript.core.json_text import compact
 from turnscript.engine.escape import Escape
-from turnscript.engine.files import Files
-from turnscript.engine.fill import FillOrder
+from turnscript.engine.files import Files, FillOrder
 from turnscript.engine.jsoncalls import JsonCall
 from turnscript.engine.pythoncalls import PythonCall
 from turnscript.engine.table import Document, Generation, Segment, ToolsPlace, Turn

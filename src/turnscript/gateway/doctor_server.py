@@ -11,7 +11,7 @@ from turnscript.core.errors import UnknownName, UpstreamError
 from turnscript.core.events import PartDelta
 from turnscript.core.presets import words_of
 from turnscript.detection import detect_told
-from turnscript.engine.plaintext import TextParser
+from turnscript.engine.scanner import TextParser
 from turnscript.formats.format import Format
 from turnscript.gateway.doctor_findings import LOG, Check, Findings
 from turnscript.gateway.doctor_probe import COUNTING, OTHER, Heard, Patient

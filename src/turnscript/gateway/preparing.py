@@ -28,8 +28,8 @@ from turnscript.core.events import Event, PartEnd
 from turnscript.core.json_spelling import RESPELLED
 from turnscript.core.losses import Loss
 from turnscript.core.sealed_thoughts import restore_thoughts, sealed
-from turnscript.engine.plaintext import TextParser
 from turnscript.engine.prompt import Prompt
+from turnscript.engine.scanner import TextParser
 from turnscript.formats.format import Format
 from turnscript.gateway import constraining, forcing, states, texts, thinking
 from turnscript.gateway.aside import Run, here

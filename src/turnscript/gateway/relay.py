@@ -27,7 +27,7 @@ from turnscript.core.errors import InvalidRequest, Unsupported, UpstreamError
 from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
 from turnscript.core.losses import Loss
 from turnscript.core.sealed_thoughts import restore_thoughts, sealed_proofs, unproved
-from turnscript.engine.plaintext import TextParser
+from turnscript.engine.scanner import TextParser
 from turnscript.gateway import forcing, states, texts
 from turnscript.gateway.callids import CallIds, Unrepeated
 from turnscript.gateway.compacting import Compacted, opened

@@ -16,8 +16,7 @@ from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartSt
 from turnscript.core.json_text import plain
 from turnscript.core.losses import Loss
 from turnscript.core.wire import mismatch
-from turnscript.engine.files import FillPrompt
-from turnscript.engine.fill import Fill
+from turnscript.engine.files import Fill, FillPrompt
 from turnscript.formats.format import Format
 from turnscript.gateway.forcing import PRESET
 from turnscript.gateway.states import MEMBER

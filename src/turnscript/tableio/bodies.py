@@ -7,17 +7,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from turnscript.core.json_text import compact, respace
-from turnscript.engine.addressedcalls import AddressedCall
 from turnscript.engine.bodies import CallArguments, Parts, Record, ResultContent, Thought
 from turnscript.engine.bracedcalls import BracedCall, BracedResult
 from turnscript.engine.bracedtools import BracedTools
 from turnscript.engine.elementcalls import ElementCall
 from turnscript.engine.functioncalls import FunctionCall
 from turnscript.engine.jsoncalls import JsonCall, JsonResult
+from turnscript.engine.jsonscan import indented, pretty
 from turnscript.engine.namedcalls import NamedCall
-from turnscript.engine.pretty import indented, pretty
 from turnscript.engine.pythoncalls import PythonCall
-from turnscript.engine.tagcalls import TagCall
+from turnscript.engine.tagcalls import AddressedCall, TagCall
 from turnscript.engine.texts import IndentedText, JsonText, LabelledText, PlainText
 from turnscript.engine.toollists import IndentedTools, JsonTools, MarkdownTools, TaggedTools
 from turnscript.engine.toolxml import XmlTools

@@ -21,9 +21,7 @@ from turnscript.core.errors import InvalidRequest
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.members import absent, check_unread, check_wanted, record, required_text, unread
 from turnscript.datasets.problems import BadRow, Code
-from turnscript.engine.files import FileSequence
-from turnscript.engine.files_json import FILES, LEADING, files_of, is_files
-from turnscript.engine.fill import Fill
+from turnscript.engine.files import FILES, LEADING, FileSequence, Fill, files_of, is_files
 
 _BEFORE, _BEHIND, _BETWEEN = ("prefix", "prompt"), "suffix", ("middle", "completion")
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from turnscript.core.conversation import ToolCall
-from turnscript.engine.addressedcalls import AddressedCall
 from turnscript.engine.bodies import CallArguments
 from turnscript.engine.bracedcalls import BracedCall
 from turnscript.engine.elementcalls import ElementCall
@@ -19,7 +18,7 @@ from turnscript.engine.jsoncalls import JsonCall
 from turnscript.engine.namedcalls import NamedCall
 from turnscript.engine.pythoncalls import PythonCall
 from turnscript.engine.spans import Writer
-from turnscript.engine.tagcalls import TagCall
+from turnscript.engine.tagcalls import AddressedCall, TagCall
 from turnscript.engine.xmlcalls import XmlParameters
 from turnscript.export.jinja.code import Text, concatenated, quoted
 from turnscript.export.jinja.writing import Payloads

@@ -8,7 +8,7 @@ from typing import Any
 from turnscript.core.json_text import compact
 from turnscript.engine.bodies import ToolList
 from turnscript.engine.bracedtools import BracedTools
-from turnscript.engine.pretty import indented, pretty
+from turnscript.engine.jsonscan import indented, pretty
 from turnscript.engine.toollists import IndentedTools, JsonTools, MarkdownTools, TaggedTools
 from turnscript.engine.toolxml import XmlTools
 from turnscript.export.jinja.code import Text, concatenated, quoted

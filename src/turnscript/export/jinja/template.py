@@ -9,11 +9,10 @@ from turnscript.core.errors import Unsupported
 from turnscript.core.losses import Loss
 from turnscript.core.payloads import Rendered
 from turnscript.engine.bracedcalls import BracedResult
-from turnscript.engine.correlate import shows
+from turnscript.engine.correlate import Indices, Numbering, numbering_of, shows
 from turnscript.engine.escape import AUTO
 from turnscript.engine.jsoncalls import JsonResult
 from turnscript.engine.layout import Layout, Place, layout_of
-from turnscript.engine.numbering import Indices, Numbering, numbering_of
 from turnscript.engine.table import Document, as_seen
 from turnscript.export.jinja.beginning import INSTRUCTIONS, Beginning
 from turnscript.export.jinja.code import Code, all_of, among, none_of, quoted

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from turnscript.engine.bodies import Parts, ResultContent, Thought
+from turnscript.engine.bodies import NEXT_TEXT, PART_TAG, Parts, ResultContent, Thought
 from turnscript.engine.bracedcalls import BracedResult
 from turnscript.engine.jsoncalls import JsonResult
-from turnscript.engine.parts import NEXT_TEXT, PART_TAG
 from turnscript.engine.texts import IndentedText, JsonText, LabelledText, PlainText
 from turnscript.export.jinja.code import Text, concatenated, quoted
 from turnscript.export.jinja.writing import Payloads
