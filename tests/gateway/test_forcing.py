@@ -29,6 +29,7 @@ from turnscript.core.conversation import (
     ToolChoice,
     User,
 )
+from turnscript.core.errors import InvalidRequest
 from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
 from turnscript.core.json_text import json_of
 from turnscript.core.presets import get_preset
@@ -277,6 +278,13 @@ def test_what_is_asked_for_is_what_there_is_to_ask(
     asked = request(response_format=shape)
     made = structured(asked)
     assert (lost, changed, kept) == (len(made.losses), made.request is not asked, made.shape is not None)
+
+
+def test_a_shape_whose_schema_is_none_is_refused() -> None:
+    asked = request(response_format=ResponseFormat("json_schema", schema=json_of(123)))
+    with pytest.raises(InvalidRequest, match=r"expected a JSON Schema.*got a number \(123\)") as refused:
+        structured(asked)
+    assert "$.response_format.schema" == refused.value.path
 
 
 @pytest.mark.parametrize(

@@ -213,6 +213,10 @@ def test_the_deprecated_function_call_is_a_tool_choice() -> None:
         ({"type": "text"}, ResponseFormat(type="text")),
         ({"type": "json_object", "x": 1}, ResponseFormat(type="json_object")),
         (
+            {"type": "json_object", "schema": SCHEMA, "x": 1},
+            ResponseFormat(type="json_schema", schema=json_of(SCHEMA)),
+        ),
+        (
             {"type": "json_schema", "json_schema": {"name": "n", "description": "d", "schema": SCHEMA, "strict": True}},
             ResponseFormat(type="json_schema", name="n", description="d", schema=json_of(SCHEMA), strict=True),
         ),

@@ -40,6 +40,7 @@ from turnscript.core.events import Event, MessageEnd, PartEnd
 from turnscript.core.json_text import Json, plain, text_of
 from turnscript.core.losses import Loss
 from turnscript.core.presets import get_preset, presets
+from turnscript.core.wire import mismatch
 from turnscript.gateway.checks import CallFinding, check_value, read_json
 
 # Length.
@@ -128,7 +129,7 @@ def structured(request: Request) -> Structured:
     """Ask for the shape that the response format names.
 
     The words stand at the end of the first instructions: a session asks for one shape in all its requests, so its
-    prompts keep their beginning.
+    prompts keep their beginning. Raises InvalidRequest for a schema that is none.
     """
     shape = request.settings.response_format
     if shape is None or shape.type == "text":
@@ -136,6 +137,8 @@ def structured(request: Request) -> Structured:
     path = request.paths.get("response_format", "$.response_format")
     if shape.type not in _SHAPES:
         return Structured(request, [Loss(path, "dropped", f"{shape.type!r} is no shape that is known here")], None)
+    if shape.schema is not None and bytes(shape.schema)[:1] not in b"{tfn":
+        raise mismatch(shape.schema, f"{path}.schema", "a JSON Schema: an object or a boolean")
     loss = Loss(path, "approximated", NOT_ENFORCED)
     return Structured(_asked(request, _instruction(shape)), [loss], shape)
 

@@ -203,7 +203,7 @@ class _TextFormat(Wire, tag="text", tag_field="type"):
 
 
 class _JsonObject(Wire, tag="json_object", tag_field="type"):
-    pass
+    schema: Json | UnsetType = UNSET  # not OpenAI's, but many servers of open models have it here
 
 
 class _Schema(Wire):
@@ -230,7 +230,11 @@ def _read_response_format(request: Request, value: Json, path: str) -> None:
         request.paths["response_format"] = f"{path}.json_schema"
         _keep_rest(request, "response_format", wire, "json_schema", wire.json_schema)
     else:
-        request.settings.response_format = ResponseFormat(type=_FORMATS[type(wire)])
+        found = ResponseFormat(type=_FORMATS[type(wire)])
+        if isinstance(wire, _JsonObject) and wire.schema is not UNSET:
+            found = ResponseFormat(type="json_schema", schema=wire.schema)
+            request.hints["response_format"] = "json_object"
+        request.settings.response_format = found
         if wire.rest:
             request.extra["response_format"] = leftover(wire.rest)
 
@@ -254,6 +258,8 @@ def _write_response_format(rendering: Rendering) -> Any:
     if wanted.type != "json_schema":
         rendering.lose_setting("response_format", "dropped", f"there is no response format {wanted.type!r} here")
         return None
+    if _is_deprecated(rendering, "response_format", "json_object"):
+        return {"type": "json_object", "schema": wanted.schema}
     schema: Body = {}
     for name in ("name", "description", "schema", "strict"):
         value = getattr(wanted, name)
