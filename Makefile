@@ -9,6 +9,8 @@ STAMP := .venv/.installed
 SERVES := .venv/.serves
 JS := tests/js
 JS_STAMP := $(JS)/node_modules/.installed
+LLAMA := .venv/llama.cpp
+LLAMA_STAMP := $(LLAMA)/.installed
 # Tests wait as well as work, so two more of them than there are processors. Files take from milliseconds to a minute: a
 # worker that has nothing left takes from the others.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 2)
@@ -36,7 +38,7 @@ comma := ,
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMP) $(JS_STAMP) ## make .venv with the project and its development tools, and install the JavaScript SDKs
+setup: $(STAMP) $(JS_STAMP) $(LLAMA_STAMP) ## make .venv with the project and its development tools, and fetch the JavaScript SDKs and llama.cpp's tests
 
 # The version test comes first: pip would refuse an old interpreter too, but in many more words. A .venv that cannot be
 # used is made anew: its Python is too old or gone, or it has no pip, as where Debian's python3-venv was missing.
@@ -64,6 +66,16 @@ $(SERVES): pyproject.toml requirements/dev.txt
 $(JS_STAMP): $(JS)/package.json $(JS)/package-lock.json $(JS)/.npmrc | $(STAMP)
 	@if $(BIN)/npm --prefix $(JS) ci --loglevel=error >/dev/null; then touch $@; else \
 		echo "The JavaScript SDKs could not be installed (npm ci in $(JS)): the tests that ask them will fail and say so."; \
+		$(if $(CI),exit 1;) fi >&2
+
+# A folder of the sources of llama-cpp-python: the tests of llama.cpp's server come with nothing else.
+$(LLAMA_STAMP): requirements/llama-cpp.txt | $(STAMP)
+	@rm -rf $(LLAMA)
+	@echo "fetching the tests of llama.cpp's server"
+	@if $(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --dest $(LLAMA) -r $< >/dev/null && \
+		cd $(LLAMA) && tar -xzf *.tar.gz --strip-components=6 "$$(basename *.tar.gz .tar.gz)/vendor/llama.cpp/tools/server/tests"; \
+	then rm *.tar.gz; touch .installed; else \
+		echo "The tests of llama.cpp's server could not be fetched (requirements/llama-cpp.txt): the tests that run them will fail and say so."; \
 		$(if $(CI),exit 1;) fi >&2
 
 # Without a browser everything but the tests of the page can run, so only CI ends here.
