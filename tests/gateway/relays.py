@@ -112,7 +112,7 @@ class Relay:
         request.settings.model = request.settings.model or "m"
         return self.post(api, msgspec.json.encode(api.render_request(request).value), headers)
 
-    def post(self, api: Api, body: bytes, headers: dict[str, str] | None = None) -> Told:
+    def post(self, api: Api, body: bytes, headers: dict[str, Any] | None = None) -> Told:
         """Send a body to an API."""
         response = self.client.post(api.endpoint, content=body, headers=headers)
         return Told(api, response.status_code, dict(response.headers), response.content)

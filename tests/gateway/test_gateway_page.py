@@ -37,4 +37,4 @@ def test_the_page_lists_every_path_with_its_methods() -> None:
 
 def test_the_page_lists_every_header_of_an_answer() -> None:
     shown = set(re.findall(r"^\| `(x-turnscript-[a-z-]+)`", PAGE, re.MULTILINE))
-    assert {headers.LOSSES, headers.PREFIX, headers.REPORT, headers.COUNTED, headers.TRAINED} == shown
+    assert {headers.LOSSES, headers.PREFIX, headers.REPORT, headers.COUNTED, headers.TRAINED, headers.UPSTREAM} == shown

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from tests.gateway.relays import KINDS, USAGE, Relay, call, of_kind, proved, relaying, said_text, script
-from tests.gateway.scripted import said
+from tests.gateway.scripted import Asked, Script, said
 from tests.gateway.stage import CHATS, WEATHER, Told, named
 from tests.sdks import anthropic_sdk, openai_sdk
 from turnscript.apis.api import Api
@@ -397,13 +397,58 @@ def _text(item: Item) -> str:
     return text_content(item.content) if isinstance(item, User | Assistant) else ""
 
 
-def test_a_beta_that_a_client_names_is_a_loss_unless_the_model_has_it(messages: Relay) -> None:
-    betas = {"anthropic-beta": "context-1m"}
-    told = messages.ask(MESSAGES, asking(), stream=False, headers=betas)
-    assert ["anthropic-beta"] == messages.losses(told)
-    with relaying(messages.kind, headers=betas) as relay:
-        assert [] == relay.losses(relay.ask(MESSAGES, asking(), stream=False, headers=betas))
+def test_what_a_client_of_messages_says_in_headers_is_passed_on(messages: Relay) -> None:
+    said_so = {"anthropic-beta": "context-1m,tools-2", "anthropic-version": "2026-10-21"}
+    usual = {"anthropic-beta": None, "anthropic-version": "2023-06-01"}
+    body = msgspec.json.encode(MESSAGES.render_request(asking()).value)
+    for headers, sent in (({}, usual), (said_so, said_so)):
+        assert [] == messages.losses(messages.post(MESSAGES, body, headers))
+        assert sent == {name: messages.asked[-1].headers.get(name) for name in sent}
+        messages.play(said({"input_tokens": 321}))
+        messages.client.post("/v1/messages/count_tokens", content=body, headers=headers)
+        assert sent == {name: messages.asked[-1].headers.get(name) for name in sent}
+        messages.play(script(messages.kind, said_text("Hello")))
+    assert [] == messages.losses(messages.ask(CHAT, asking(), stream=False, headers=said_so))
+    assert usual == {name: messages.asked[-1].headers.get(name) for name in usual}
+
+
+def test_headers_of_a_model_stand_before_those_of_its_clients(messages: Relay) -> None:
+    with relaying(messages.kind, headers={"Anthropic-Beta": "context-1m"}) as relay:
+        same, other = ({"anthropic-beta": betas} for betas in ("context-1m", "tools-2"))
+        assert [] == relay.losses(relay.ask(MESSAGES, asking(), stream=False, headers=same))
+        assert ["anthropic-beta"] == relay.losses(relay.ask(MESSAGES, asking(), stream=False, headers=other))
         assert "context-1m" == relay.asked[-1].headers["anthropic-beta"]
+    body = msgspec.json.encode(MESSAGES.render_request(asking()).value)
+    assert ["anthropic-beta"] == messages.losses(messages.post(MESSAGES, body, {"anthropic-beta": "béta".encode()}))
+
+
+LIMITS = {"x-ratelimit-remaining-tokens": "149984", "anthropic-ratelimit-requests-remaining": "3"}
+
+
+@EACH
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_is_told_the_limits_of_the_server_and_its_id_of_the_request(
+    relay: Relay, api: Api, stream: bool
+) -> None:
+    def play(asked: Asked) -> Script:
+        status, *steps = script(relay.kind, said_text("Hello"))(asked)
+        assert isinstance(status, bytes)
+        first, _, rest = status.partition(b"\r\n")
+        more = "".join(f"{name}: {value}\r\n" for name, value in {"Request-Id": "req_theirs", **LIMITS}.items())
+        return [first + b"\r\n" + more.encode() + rest, *steps]
+
+    relay.play(play)
+    told = relay.ask(api, asking(), stream=stream)
+    assert LIMITS.items() <= told.headers.items()
+    assert "req_theirs" == told.headers["x-turnscript-upstream-request"]
+    assert "req_theirs" != told.headers[api.request_id]
+    relay.play(said({"error": {"message": "slow down"}}, 429, x_request_id="req_2", retry_after_ms="1500", **LIMITS))
+    told = relay.ask(api, asking(), stream=stream)
+    assert LIMITS.items() <= told.headers.items()
+    assert ("req_2", "2", "1500") == tuple(
+        told.headers[name] for name in ("x-turnscript-upstream-request", "retry-after", "retry-after-ms")
+    )
+    relay.play(script(relay.kind, said_text("Hello")))
 
 
 @EACH

@@ -29,12 +29,6 @@ def relay(request: pytest.FixtureRequest) -> Iterator[Relay]:
         yield made
 
 
-@pytest.fixture(autouse=True)
-def late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stream begins with the model, however busy this machine is."""
-    monkeypatch.setattr("turnscript.gateway.answers.SOON", 60.0)
-
-
 def ask(relay: Relay, api: Api, *, stream: bool) -> Told:
     """Ask for an answer."""
     return relay.post(api, body_of(api, stream=stream))
@@ -73,6 +67,13 @@ def test_a_refusal_has_the_status_and_shape_of_the_clients_api(relay: Relay, api
         assert "overflow" == fault_of(error).kind  # which each API says in its own words
     else:
         assert message.encode() in told.body
+
+
+@EACH
+def test_a_refusal_that_takes_its_time_has_its_status_in_a_stream_too(relay: Relay, api: Api) -> None:
+    relay.play([0.3, *said(refused(relay.kind, "rate_limit_error", "slow down"), 429, retry_after="7")])
+    told = ask(relay, api, stream=True)
+    assert (429, "7", False) == (told.status, told.headers["retry-after"], told.streamed)
 
 
 WHOLE: dict[str, Any] = {

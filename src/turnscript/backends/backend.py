@@ -43,7 +43,8 @@ class Completion(Struct, frozen=True, kw_only=True, gc=False):
     holds this conversation, `state`: a saved state's name, `grammar`: in the server's notation, `owner`: whose it is.
     `media`: the base64 of each picture and sound by the word that stands for it in the prompt, `marker`: what the
     server wants there. `before`: ids of tokens that stand before a prompt in text, in place of what the server puts
-    there. `api`: the `Api` of a server with one, for which the prompt is the body of a request.
+    there. `api`: the `Api` of a server with one, for which the prompt is the body of a request, and `headers` what that
+    is told beside it.
     """
 
     prompt: str | Sequence[int]
@@ -64,15 +65,17 @@ class Completion(Struct, frozen=True, kw_only=True, gc=False):
     marker: str = MARKER
     before: Sequence[int] = ()
     api: Any = None
+    headers: Mapping[str, str] = {}
 
 
 class HttpCall(Struct, frozen=True, gc=False):
     """An HTTP request as a value. `path` is relative to the backend's base URL, and `/..` leads above its last part;
-    `body` is JSON, None for a GET."""
+    `body` is JSON, None for a GET. `headers`: those of this request alone."""
 
     method: str
     path: str
     body: bytes | None = None
+    headers: Mapping[str, str] = {}
 
 
 class Piece(Struct, frozen=True, gc=False):
@@ -183,7 +186,7 @@ class Backend(ABC):
     own configuration that ours has none of, by which such a file is known. `endpoint`: the one of the chat API
     that a server has which takes no prompt; empty for all others. `signs`: it may refuse a thought that it has not
     proved itself. `key_header`: the header that its key is in, where that is not `Authorization: Bearer`, and `headers`
-    those that each request has. `unsent`: headers by which clients of its API say what they want, and which stay here.
+    those that each request has. `passes`: headers by which clients of its API say what they want.
 
     One deployment may differ from the others of its kind: `extra` are members for every request, in place of those that
     are made; `drop` are members that this server does not know; `also` are settings that it does.
@@ -209,7 +212,7 @@ class Backend(ABC):
     signs: ClassVar[bool] = False
     key_header: ClassVar[str] = ""
     headers: ClassVar[Mapping[str, str]] = {}
-    unsent: ClassVar[tuple[str, ...]] = ()
+    passes: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self, *, extra: Mapping[str, Any] | None = None, drop: Collection[str] = (), also: Collection[str] = ()

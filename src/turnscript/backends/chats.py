@@ -56,7 +56,7 @@ class Chat(Backend):
     def call(self, ask: Completion) -> HttpCall:
         """The request, whose body is made already."""
         assert isinstance(ask.prompt, str)
-        return HttpCall("POST", self.path, ask.prompt.encode())
+        return HttpCall("POST", self.path, ask.prompt.encode(), ask.headers)
 
     def why_call(self, ask: Completion) -> HttpCall | None:
         """None: a request is made for one kind of answer."""
@@ -87,7 +87,7 @@ class Messages(Chat):
     endpoint = "/v1/messages"
     key_header = "x-api-key"
     headers = MappingProxyType({"anthropic-version": "2023-06-01"})
-    unsent = ("anthropic-beta",)
+    passes = ("anthropic-version", "anthropic-beta")
     settings = ("temperature", "top_p", "top_k")
     streaming = MappingProxyType({})
     signs = True

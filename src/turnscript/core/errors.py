@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ class UpstreamError(TurnscriptError):
     """A backend, or another server, failed or answered what cannot be read.
 
     `upstream` is its HTTP status if it gave one, `body` the beginning of what it said, `retryable` whether trying again
-    may help, `retry_after` the seconds that it asked to wait.
+    may help, `retry_after` the seconds that it asked to wait, `headers` what the head of its answer said.
     """
 
     status = 502
@@ -298,6 +298,7 @@ class UpstreamError(TurnscriptError):
         self.body = body
         self.retryable = retryable
         self.retry_after = retry_after
+        self.headers: Mapping[str, str] = {}
 
     def __str__(self) -> str:
         return self.message

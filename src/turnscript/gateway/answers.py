@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from turnscript.apis.api import Api
@@ -17,7 +18,7 @@ from turnscript.core.errors import Conflict, TurnscriptError, UpstreamError
 from turnscript.core.events import Event
 from turnscript.gateway.choices import Choices, Tell
 from turnscript.gateway.generation import Generation
-from turnscript.gateway.headers import stream_headers
+from turnscript.gateway.headers import for_clients, stream_headers
 from turnscript.gateway.outlet import Outlet
 from turnscript.gateway.pool import open_any
 from turnscript.gateway.preparing import Prepared
@@ -77,6 +78,8 @@ class AnswerRequests:
 
     async def _refuse(self, visit: Visit, error: TurnscriptError) -> None:
         visit.error = error
+        if isinstance(error, UpstreamError) and visit.prepared is not None and visit.prepared.served.model.relays:
+            visit.told.theirs = for_clients(error.headers)
         await visit.refuse(error)
 
     async def _prepared(self, visit: Visit, wish: Callable[[Request], None] | None = None) -> Prepared:
@@ -185,6 +188,12 @@ class AnswerRequests:
         """What the head of a stream says. It may be sent later, when more is known to be lost."""
         visit.headers_out = stream_headers(self._api.headers(request_id=visit.request_id), prepared.told.raw())
 
+    def _opened(self, visit: Visit, prepared: Prepared, answer: Answer) -> None:
+        """A server has begun: what it says of its limits is said in the head, too."""
+        if prepared.served.model.relays:
+            prepared.told.theirs = for_clients(answer.headers)
+            self._head(visit, prepared)
+
     def _watch(self, visit: Visit, prepared: Prepared, outlet: Outlet) -> None:
         self._head(visit, prepared)
         self._service.heart.watch(outlet, visit.stalled)
@@ -196,7 +205,7 @@ class AnswerRequests:
         visit.generation = choices.tally
 
         def let_in() -> None:
-            visit.begin_in(SOON)
+            visit.begin_in(_soon(prepared))
 
         if not prepared.streams:
             await choices.make(let_in)
@@ -219,7 +228,7 @@ class AnswerRequests:
     async def _generate(self, visit: Visit, prepared: Prepared, generation: Generation, tell: Tell) -> None:
         """Run a generation, in its turn. All but its last events are told."""
         async with prepared.served.turn(prepared.caller.gate, visit.waits):
-            visit.begin_in(SOON)
+            visit.begin_in(_soon(prepared))
             await self._run(visit, prepared, generation, tell)
 
     async def _run(self, visit: Visit, prepared: Prepared, generation: Generation, tell: Tell) -> None:
@@ -230,7 +239,7 @@ class AnswerRequests:
 
         while True:
             try:
-                url, stray = await _read(prepared, generation, tell, failed)
+                url, stray = await _read(prepared, generation, tell, partial(self._opened, visit, prepared), failed)
                 if stray:
                     self._service.note_stray(visit, prepared.served.name, stray, url)
             except UpstreamError as error:
@@ -267,13 +276,24 @@ class CompactRequests(AnswerRequests):
         await visit.answer(compacting.body(await self._service.finish(visit, prepared, generation)))
 
 
+def _soon(prepared: Prepared) -> float:
+    """After how many seconds a stream begins whose turn it is. A server with a chat API may take longer to refuse: what
+    it says of its limits has a place in the head alone, and clients try again by the status."""
+    return QUEUED if prepared.served.model.relays else SOON
+
+
 async def _read(
-    prepared: Prepared, generation: Generation, tell: Tell, failed: Callable[[UpstreamError, str], None]
+    prepared: Prepared,
+    generation: Generation,
+    tell: Tell,
+    opened: Callable[[Answer], None],
+    failed: Callable[[UpstreamError, str], None],
 ) -> tuple[str, str]:
     """What a model's server writes until it, or the answer, comes to an end or to a pause. Returns the server, and the
     beginning of a line that it has sent and that is no part of a stream of events."""
     ask = prepared.ask_from(generation.text)
     async with open_any(prepared.served.pool, ask, prepared.session.thread, failed) as (answer, lease):
+        opened(answer)
         async for pieces in answer:
             events = generation.feed(pieces)
             if events:

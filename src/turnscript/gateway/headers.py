@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from turnscript.gateway.ids import random_hex
+from turnscript.gateway.kinds import fits_header
 
 RawHeaders = list[tuple[bytes, bytes]]
 
@@ -17,6 +18,7 @@ REPORT = "x-turnscript-report"
 POLICY = "x-turnscript-loss-policy"
 COUNTED = "x-turnscript-token-count"
 TRAINED = "x-turnscript-trained-context"
+UPSTREAM = "x-turnscript-upstream-request"
 
 NONE_LOST = {LOSSES: "0"}
 """What an answer has for which nothing was converted."""
@@ -25,6 +27,7 @@ CUT = "turnscript.cut"
 """An extension of ASGI, where the gateway's own server has it: `cut` cuts the connection of a request."""
 
 _LOSSES, _PREFIX, _REPORT, _TRAINED = LOSSES.encode(), PREFIX.encode(), REPORT.encode(), TRAINED.encode()
+_LIMITS = ("x-ratelimit-", "anthropic-ratelimit-")
 _JSON = b"application/json"
 _EVENTS = b"text/event-stream; charset=utf-8"
 
@@ -57,13 +60,15 @@ def new_request_id() -> str:
 
 class Told(Struct):
     """What the headers of an answer say of how it was made. `losses`: None where nobody is to be told of them.
-    `trained`: the tokens of its prompt and those that its model was trained with, where these are fewer."""
+    `trained`: the tokens of its prompt and those that its model was trained with, where these are fewer. `theirs`: what
+    the head of the server's answer said that is for the client, too."""
 
     losses: int | None = 0
     reused: int = 0
     total: int = 0
     report: str = ""
     trained: str = ""
+    theirs: RawHeaders = []
 
     def raw(self) -> RawHeaders:
         """The headers."""
@@ -73,7 +78,16 @@ class Told(Struct):
             headers.append((_REPORT, self.report.encode()))
         if self.trained:
             headers.append((_TRAINED, self.trained.encode()))
-        return headers
+        return headers + self.theirs
+
+
+def for_clients(theirs: Mapping[str, str]) -> RawHeaders:
+    """What of a server's headers is for the clients of a gateway: its limits, and the id that it has for a request."""
+    found = {name.lower(): value for name, value in theirs.items()}
+    told = {name: value for name, value in found.items() if name.startswith(_LIMITS)}
+    if id_ := found.get("request-id") or found.get("x-request-id"):
+        told[UPSTREAM] = id_
+    return [(key.encode(), value.encode()) for key, value in told.items() if fits_header(value, words=True)]
 
 
 def json_headers(length: int, more: Mapping[str, str], told: RawHeaders | None = None) -> RawHeaders:

@@ -20,8 +20,10 @@ _FULL = ("rate_limited", "overloaded")
 
 
 def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
-    """What `retry-after` says: seconds, or a date by the server's own clock, which may be another one than ours."""
-    said = headers.get("retry-after", "")
+    """What `retry-after` says: seconds, or a date by the server's own clock, which may be another one than ours. OpenAI
+    and Azure say it in milliseconds, too."""
+    exact = _number(headers.get("retry-after-ms", ""))
+    said = headers.get("retry-after", "") if exact is None else str(exact / 1000)
     when = _timestamp(said)
     if when is None:
         wait = _number(said)

@@ -33,6 +33,7 @@ from turnscript.gateway.callids import CallIds, Unrepeated
 from turnscript.gateway.compacting import Compacted, opened
 from turnscript.gateway.generation import Controls, Generation, Stage
 from turnscript.gateway.hygiene import clean, unread
+from turnscript.gateway.kinds import UNFIT, fits_header
 from turnscript.gateway.offers import Offering, offer
 from turnscript.gateway.preparing import HANDLED, Preparation, Prepared, limit_of
 from turnscript.gateway.served import Served
@@ -220,6 +221,9 @@ class Relaying(Preparation):
         shown.settings = settings
         ask, lost = asked_of(server, shown, beside)
         losses += lost
+        if request.origin == api.origin:
+            passed, lost = self._passed()
+            ask, losses = replace(ask, headers=passed), losses + lost
         return Relayed(
             request=request,
             served=served,
@@ -247,12 +251,6 @@ class Relaying(Preparation):
                 losses += lost
             if hosted == "refuse":
                 offer(shown, None, Offering(hosted=hosted))
-            sent = {name.lower() for name in self.served.model.sends}
-            beyond = [name for name in self._backend.unsent if name in self.headers and name not in sent]
-            losses += [
-                Loss(name, "dropped", f"not passed on; say it in `headers` of the model {self.served.name!r}")
-                for name in beyond
-            ]
             shown = copy(shown)
             shown.extra = {key: value for key, value in shown.extra.items() if key not in _OURS}
         else:
@@ -276,6 +274,17 @@ class Relaying(Preparation):
         if serving.compacting is not None and serving.compacting.wished(request):
             stages.append(partial(Compacted, serving.compacting, self.signing_key))
         return shown, stages, losses
+
+    def _passed(self) -> tuple[dict[str, str], list[Loss]]:
+        """Headers of a client that are for the server as they are."""
+        own = {name.lower(): value.reveal() for name, value in self.served.model.sends.items()}
+        said = {name: self.headers[name] for name in self._backend.passes if name in self.headers}
+        passed = {name: value for name, value in said.items() if name not in own and fits_header(value, words=True)}
+        return passed, [
+            Loss(name, "dropped", f"`headers` of the model have it already, or it {UNFIT}")
+            for name, value in said.items()
+            if name not in passed and value != own.get(name)
+        ]
 
     def _thoughts(self, request: Request) -> tuple[Request, list[Loss]]:
         """The request without thoughts that are not the server's, where it may refuse them."""

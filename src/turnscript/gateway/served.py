@@ -407,11 +407,11 @@ class Served:
             ratio = min(20.0, max(0.5, characters / tokens))
             self._characters += _WEIGHT * (ratio - self._characters)
 
-    async def count(self, text: str) -> tuple[int, bool]:
+    async def count(self, text: str, headers: Mapping[str, str] | None = None) -> tuple[int, bool]:
         """How many tokens a prompt has, and whether that is exact."""
         if self.counts_tokens:
             for member in self.pool.members:
-                if member.healthy and (count := await member.upstream.count(text)) is not None:
+                if member.healthy and (count := await member.upstream.count(text, headers)) is not None:
                     return count + self._more_before, True
         return self.estimate(text) + self._more_before, False
 

@@ -376,8 +376,8 @@ class Service:
 
     async def tokens(self, prepared: Prepared) -> tuple[int, bool]:
         """How many tokens a prompt has, and whether that is exact: nobody can be asked for those of a picture."""
-        text = prepared.ask.prompt
-        count, exact = await prepared.served.count(text) if isinstance(text, str) else (len(text), True)
+        text, headers = prepared.ask.prompt, prepared.ask.headers
+        count, exact = await prepared.served.count(text, headers) if isinstance(text, str) else (len(text), True)
         return count, exact and not prepared.ask.media
 
     async def finish(self, visit: Visit, prepared: Prepared, generation: Generation) -> bytes:

@@ -156,7 +156,7 @@ class HttpTransport:
                 call.method,
                 self._base + call.path,
                 data=body,
-                headers=_JSON if body is not None else None,
+                headers={**_JSON, **call.headers} if body is not None else None,
                 allow_redirects=False,
             )
         except (aiohttp.ClientError, OSError) as error:

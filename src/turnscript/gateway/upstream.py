@@ -200,11 +200,11 @@ class Upstream:
         except UpstreamError:
             return None  # a server may know the path, and nothing of messages
 
-    async def count(self, text: str) -> int | None:
+    async def count(self, text: str, headers: Mapping[str, str] | None = None) -> int | None:
         """How many tokens a prompt has; None if the server cannot tell."""
         if self.backend.endpoint:
             call = self.backend.count_call(text)
-            body = await self.told(call) if call is not None else None
+            body = await self.told(replace(call, headers=headers or {})) if call is not None else None
             return self.backend.read_count(body) if body is not None else None
         try:
             ids = await self.tokens(text)
@@ -341,7 +341,7 @@ class Answer:
             asked = base_of(upstream.url, upstream.backend) + call.path
             return redirected(self.status, asked, call.path, location, told=upstream.name != UNNAMED)
         error = _read_error(upstream, self.status, body)
-        error.retry_after = seconds_to_wait(self.headers)
+        error.retry_after, error.headers = seconds_to_wait(self.headers), dict(self.headers)
         return error
 
     async def __aexit__(

@@ -218,7 +218,7 @@ class _JsonSchema(Wire, tag="json_schema", tag_field="type"):
 
 
 _read_format: Reader[Any] = Reader(_TextFormat | _JsonObject | _JsonSchema)
-_FORMATS = {_TextFormat: "text", _JsonObject: "json_object"}
+_FORMATS: dict[type[Wire], str] = {_TextFormat: "text", _JsonObject: "json_object"}
 
 
 def _read_response_format(request: Request, value: Json, path: str) -> None:
