@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from tests.gateway.relays import KINDS, USAGE, Relay, call, of_kind, proved, relaying, said_text, script
-from tests.gateway.scripted import Asked, Script, said
+from tests.gateway.scripted import Asked, Script, said, sse
 from tests.gateway.stage import CHATS, WEATHER, Told, named
 from tests.sdks import anthropic_sdk, openai_sdk
 from turnscript.apis.api import Api
@@ -449,6 +449,32 @@ def test_a_client_is_told_the_limits_of_the_server_and_its_id_of_the_request(
         told.headers[name] for name in ("x-turnscript-upstream-request", "retry-after", "retry-after-ms")
     )
     relay.play(script(relay.kind, said_text("Hello")))
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_what_a_client_cannot_be_told_of_an_answer_is_named_in_the_servers_words(chat: Relay, stream: bool) -> None:
+    usage = {
+        "prompt_tokens": 3,
+        "completion_tokens": 2,
+        "prompt_tokens_details": {"audio_tokens": 1, "image_tokens": 0},
+    }
+    part = {"role": "assistant", "content": "Hi"}
+    choice = {"index": 0, "finish_reason": "stop", "delta" if stream else "message": part}
+    body = {"id": "c", "object": "chat.completion", "choices": [choice], "usage": usage}
+    chat.play(sse(json.dumps(body), "[DONE]") if stream else said(body))
+    told = chat.ask(MESSAGES, asking(), stream=stream)
+    assert ["$.usage.prompt_tokens_details.audio_tokens"] == chat.losses(told)
+    chat.play(script(chat.kind, said_text("Hello")))
+
+
+def test_that_a_model_calls_tools_itself_is_no_loss(messages: Relay) -> None:
+    call_ = {"type": "tool_use", "id": "t", "name": "get_weather", "input": {}, "caller": {"type": "direct"}}
+    usage = {"input_tokens": 3, "output_tokens": 2, "server_tool_use": None, "cache_creation": {"ephemeral_5m": 0}}
+    body = {"id": "msg_1", "type": "message", "role": "assistant", "content": [call_], "stop_reason": "tool_use"}
+    messages.play(said(body | {"usage": usage}))
+    told = messages.ask(CHAT, asking(), stream=False)
+    assert [] == messages.losses(told)
+    messages.play(script(messages.kind, said_text("Hello")))
 
 
 @EACH

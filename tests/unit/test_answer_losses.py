@@ -139,6 +139,19 @@ def test_what_an_answer_loses_stands_at_the_path_that_is_named(source: str, targ
     assert (source == target) or losses
 
 
+@pytest.mark.parametrize("target", ["anthropic-messages", "openai-responses"])
+def test_counts_of_none_and_what_proxies_leave_empty_are_no_losses(target: str) -> None:
+    details = {
+        "prompt_tokens_details": {"audio_tokens": 0, "cached_tokens": 0},
+        "completion_tokens_details": {"z": None},
+    }
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}, "caller": {"type": "direct"}}
+    message = {"role": "assistant", "tool_calls": [call], "provider_specific_fields": {"citations": None}}
+    choice = {"index": 0, "finish_reason": "tool_calls", "message": message, "provider_specific_fields": {}}
+    body = {"id": "c", "choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 5, "none": 0, **details}}
+    assert [] == ts.convert(body, "openai-chat", target).losses
+
+
 def test_the_second_choice_is_named_by_its_own_path() -> None:
     body = json.loads(json.dumps(ANSWERS["openai-chat"]))
     body["choices"].append({"index": 1, "finish_reason": "stop", "message": {"role": "assistant", "refusal": "no"}})

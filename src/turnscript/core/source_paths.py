@@ -55,6 +55,7 @@ _NOTHING = (NULL, Json(b"[]"), Json(b"{}"))
 _EMPTY = (*_NOTHING, Json(b'""'))
 _UNSET = (*_EMPTY, Json(b"0"))
 _ENDS = ("finish_reason", "stop_sequence")
+_USAGE = "response.usage."
 _CHOICE = "$.choices["
 _FIRST = "choices[0]"
 _STRINGS = frozenset({"string", "input", "object"})
@@ -239,8 +240,12 @@ def _apart(loss: Loss, response: Response, words: Words, number: int) -> list[Lo
 
 
 def _leaves(value: Json, at: str, key: str, words: Words) -> list[str]:
-    """The members of an object at their places; for one that is read member by member itself, its members."""
-    if words.get(key) == "":
+    """The members of an object at their places, but for those that say nothing, as a count of none; for one that is
+    read member by member itself, its members."""
+    usual, name, counts = silent(words), key.rpartition(".")[2], key.startswith(_USAGE)
+    if words.get(key) == "" or (counts and value in _UNSET):
+        return []
+    if (counts or name in usual) and says_nothing(value, usual.get(name, "")):
         return []
     if key not in words or bytes(value)[:1] != b"{":
         return [at]

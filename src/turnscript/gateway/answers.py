@@ -176,9 +176,8 @@ class AnswerRequests:
             await self._generate(visit, prepared, generation, tell)
             await visit.begin()
             await self._service.finish(visit, prepared, generation)
-            events = generation.last
-            prepared.losses += renderer.losses
-            last = renderer.send(events) + renderer.close()
+            last = renderer.send(generation.last) + renderer.close()
+            prepared.losses += generation.untold(renderer.losses)
             visit.settle()
             await outlet.end(last)
         finally:

@@ -173,7 +173,7 @@ class Choices:
         bodies = []
         for number, (part, answer) in enumerate(zip(self._parts, self._answers, strict=True)):
             rendered = self._api.render_response(answer.response, part.request, reply=part.reply)
-            self._lose(number, [*answer.lost(), *rendered.losses])
+            self._lose(number, [*answer.lost(), *answer.untold(rendered.losses)])
             bodies.append(rendered.data)
         self._find()
         self._prepared.note_losses()
@@ -185,7 +185,7 @@ class Choices:
         ending, events = self._end
         data = self._writers[ending].send(events) + self._writers[ending].close()
         for number, (writer, answer) in enumerate(zip(self._writers, self._answers, strict=True)):
-            self._lose(number, [*answer.lost(), *writer.losses])
+            self._lose(number, [*answer.lost(), *answer.untold(writer.losses)])
         self._find()
         return data
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from turnscript.backends.backend import Piece
+from turnscript.convert.answer_streams import losses_in_source_words
 from turnscript.core.conversation import Issue, Item, Response, Thinking, Usage, dropped, text_content
 from turnscript.core.events import Event, MessageEnd, PartEnd
 from turnscript.core.finish_reasons import is_cut
@@ -193,6 +194,11 @@ class Generation:
     def findings(self) -> list[CallFinding]:
         """What was found about its calls."""
         return self._controls.gate.findings if self._controls.gate is not None else []
+
+    def untold(self, losses: list[Loss]) -> list[Loss]:
+        """What its client could not be told, at the paths that it has where it came from. Token counts of a stream that
+        nobody asked for are not lost."""
+        return [loss for loss in losses_in_source_words(self.response, losses) if loss.path != "$.usage"]
 
     def lost(self) -> list[Loss]:
         """What of the answer is in none of its items."""

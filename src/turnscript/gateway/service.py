@@ -390,7 +390,7 @@ class Service:
             if prepared.streams:
                 later = len(rendered.losses)
             else:
-                prepared.losses += rendered.losses
+                prepared.losses += generation.untold(rendered.losses)
             prepared.note_losses()
             body = rendered.data
         if prepared.keep and not prepared.detached:

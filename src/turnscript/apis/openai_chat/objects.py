@@ -18,7 +18,8 @@ NULL_TEXT = b"null"
 WORDS = {
     "holders": "function custom format grammar image_url input_audio file"
     " tool_choice allowed_tools function_call response_format json_schema",
-    "silent": "refusal annotations audio tool_calls function_call reasoning_content reasoning image_url",
+    "silent": "refusal annotations audio tool_calls function_call reasoning_content reasoning image_url"
+    " provider_specific_fields caller=direct",
     "content": "string",
     "tool_call.name": "function.name",
     "tool_call.arguments": "function.arguments",
