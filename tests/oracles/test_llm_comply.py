@@ -1,33 +1,40 @@
 """Owns the comparison with llm-comply: what its cases for three APIs find wrong with answers of the gateway.
 
 The tiny model answers, as with `turnscript serve` alone. It is asked by names of models that think, because some cases
-are left out for others.
+are left out for others. What Open Responses' own suite asks beyond them is asked, too, and judged by the same schemas:
+that suite is in no registry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import llm_comply
 import pytest
 from llm_comply.config import ComplianceConfig
-from llm_comply.http import close_client
+from llm_comply.http import close_client, make_request
 from llm_comply.result import TestStatus as Status
 from llm_comply.runner import TestRunner as Runner
 from llm_comply.schema import SpecLoader
 from llm_comply.test_case import TestCase as Case
+from llm_comply.test_case import TestCategory as Category
+from llm_comply.test_case import Validator
 from llm_comply.tests import get_tests
+from llm_comply.validators import completed_status, has_output, has_output_type
 
 from tests.gateway.running import Running
 from turnscript.gateway import shipped
 from turnscript.gateway.configfile import load
 
 pytestmark = pytest.mark.filterwarnings("ignore:jsonschema.RefResolver:DeprecationWarning")
+
+
+Body = dict[str, Any]
 
 
 class Suite(NamedTuple):
@@ -55,9 +62,65 @@ OTHERWISE = {
 """The cases that are red, each with the reason."""
 
 
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+TOOL = {"type": "function", "name": "get_weather", "description": "Get the weather in a city", "parameters": CITY}
+
+
+def asked(id_: str, *wanted: Validator, **members: Any) -> Case:
+    """A case of Open Responses' own suite: a request, and what its answer must have."""
+
+    def build(config: ComplianceConfig) -> Body:
+        return {"model": config.model, **members}
+
+    return Case(id_, id_, "", Category.BASIC, build, [has_output, *wanted])
+
+
+def goes_on(first: Case, then: Callable[[Body], Any]) -> Case:
+    """The same for a request that goes on from the answer to a first one, with what is made of that."""
+
+    def build(config: ComplianceConfig) -> Body:
+        answer = make_request(config, first.endpoint, first.build_request(config), streaming=False)[1]
+        return {"model": config.model, "previous_response_id": answer["id"], "input": then(answer)}
+
+    return replace(first, build_request=build, validators=[has_output, completed_status])
+
+
+def result(answer: Body) -> list[Body]:
+    """What a tool answers to the first call."""
+    call = next(item for item in answer["output"] if item["type"] == "function_call")
+    return [{"type": "function_call_output", "call_id": call["call_id"], "output": "sunny, 21 degrees"}]
+
+
+PDF = "data:application/pdf;base64,JVBERi0xLjEKJSVFT0Y="
+FILE = [
+    {"type": "input_text", "text": "What is it called?"},
+    {"type": "input_file", "filename": "a.pdf", "file_data": PDF},
+]
+CALLS = has_output_type("function_call")
+BEYOND = [
+    asked(
+        "system-role",
+        completed_status,
+        input=[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
+    ),
+    asked("free-tool-calling", CALLS, input="What is the weather in Paris?", tools=[TOOL]),
+    asked("file-input", completed_status, input=[{"type": "message", "role": "user", "content": FILE}]),
+    goes_on(
+        asked(
+            "call-and-result",
+            input="Get the weather in Paris.",
+            tools=[TOOL],
+            tool_choice={"type": "function", "name": "get_weather"},
+        ),
+        result,
+    ),
+    goes_on(asked("previous-response", input="Remember the word papaya."), lambda _: "What is the word?"),
+]
+
+
 def cases(name: str) -> Iterator[Case]:
     """The cases for an API. The package has schemas for the events of Responses: each whole answer is streamed, too."""
-    for case in get_tests(name):
+    for case in [*get_tests(name), *(BEYOND if name == "open-responses" else [])]:
         yield case
         if name == "open-responses" and case.schema_name is not None and not case.streaming:
             yield replace(case, id=f"{STREAMED}{case.id}", streaming=True)
