@@ -28,8 +28,7 @@ from tests.openchatml import (
 )
 from turnscript.core.json_text import json_of
 from turnscript.engine.escape import Escape
-from turnscript.engine.layout import layout_of
-from turnscript.engine.render import speaker_at
+from turnscript.engine.layout import layout_of, speaker_at
 from turnscript.engine.spans import Writer
 from turnscript.grammar.rest import matches
 
