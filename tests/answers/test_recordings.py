@@ -15,8 +15,7 @@ from tests.answers.verdict import Sdk
 from tests.answers.wanted import NO_ID, View, wanted
 from tests.answers.wires import APIS, Server, stream, whole
 from tests.every import every
-from turnscript.convert.answer_streams import Retelling, stream_of
-from turnscript.convert.recording import Recording
+from turnscript.convert.recording import Recording, Retelling, stream_of
 
 KINDS = [
     "text",

@@ -14,7 +14,7 @@ from tests.conformance.examples import fewer
 from tests.strategies import conversations, jsontext
 from tests.strategies import events as answers
 from tests.strategies.answer_bodies import answer_bodies
-from turnscript.convert.answer_streams import stream_of
+from turnscript.convert.recording import stream_of
 from turnscript.convert.verbs import unread
 from turnscript.core.conversation import calls
 from turnscript.core.exchange import alone, archived

@@ -20,8 +20,7 @@ from tests.growth import assert_grows_below
 from tests.strategies import events as strategies
 from tests.strategies import jsontext
 from tests.strategies.answer_bodies import answer_bodies
-from turnscript.convert.answer_streams import Retelling, stream_of
-from turnscript.convert.recording import BROKEN, Recording, is_stream, pieces_of, read_recording
+from turnscript.convert.recording import BROKEN, Recording, Retelling, is_stream, pieces_of, read_recording, stream_of
 from turnscript.core.errors import InvalidRequest, TurnscriptError, UpstreamError
 from turnscript.core.events import Event, fold, unfold
 from turnscript.core.unread_stream import BEHIND, DONE

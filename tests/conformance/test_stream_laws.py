@@ -13,7 +13,7 @@ import turnscript as ts
 from tests.conformance.examples import fewer
 from tests.strategies import events as strategies
 from turnscript.apis.api import Api
-from turnscript.convert.answer_streams import stream_of
+from turnscript.convert.recording import stream_of
 from turnscript.core.conversation import calls
 from turnscript.core.errors import (
     InvalidInput,

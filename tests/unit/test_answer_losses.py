@@ -11,8 +11,7 @@ import pytest
 
 import turnscript as ts
 from tests import messages
-from turnscript.convert.answer_streams import Retelling, stream_of
-from turnscript.convert.recording import Recording
+from turnscript.convert.recording import Recording, Retelling, stream_of
 from turnscript.core.source_paths import NOT_HERE
 from turnscript.core.sse import frame
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import turnscript as ts
-from turnscript.convert.answer_streams import stream_of
+from turnscript.convert.recording import stream_of
 
 WHEN = 1700000000
 CHAT = {

@@ -8,7 +8,7 @@ import pytest
 
 import turnscript as ts
 from tests.messages import SILENT, SILENT_USAGE
-from turnscript.convert.answer_streams import stream_of
+from turnscript.convert.recording import stream_of
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
 NOTHING: dict[str, Any] = {"refusal": None, "annotations": [], "audio": None, "function_call": None}

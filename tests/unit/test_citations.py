@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import turnscript as ts
-from turnscript.convert.answer_streams import stream_of
+from turnscript.convert.recording import stream_of
 
 PAGE = {"title": "T", "url": "https://e.x", "start_index": 4, "end_index": 8}
 FLAT = {"type": "url_citation", **PAGE}

@@ -14,7 +14,7 @@ from tests.messages import STOP as MESSAGE_STOP
 from tests.messages import stream as messages_stream
 from tests.messages import text as messages_text
 from tests.responses import of_payloads
-from turnscript.convert.answer_streams import stream_of
+from turnscript.convert.recording import stream_of
 from turnscript.core.conversation import text_content
 from turnscript.core.sse import SseReader, frame
 

@@ -1,14 +1,121 @@
-"""Owns what to try for an input that could not be read, where its error does not say it."""
+"""Owns what to try for an input that could not be read, where its error does not say it.
+
+People give other things in place of a body: a compressed file, a command, a page, Python's spelling, a wrapper. Each is
+told by what is plain to see, and nothing is guessed for what is not.
+"""
 
 from __future__ import annotations
 
-from turnscript.cli.lookalikes import by_answer, by_beginning, by_content, by_elements, by_slip
+import json
+import re
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
 from turnscript.convert.file_documents import ONE_FORMAT, holds_files
 from turnscript.convert.recognition import AUTO, ONE_REQUEST, ONE_SIDE, recognised
+from turnscript.convert.registry import formats, get_format
 from turnscript.core.errors import InvalidConversation, InvalidInput, InvalidTranscript, TurnscriptError
 from turnscript.core.json_text import FEWER_LEVELS, UTF_8
 from turnscript.engine.files import FILES
+from turnscript.engine.read import begins_answer
 from turnscript.engine.template.program import InvalidTemplate
+
+_BEGINNINGS = (
+    (rb"\x1f\x8b", "this is gzip: unpack it first, as `gzip -dc FILE` does"),
+    (rb"\x28\xb5\x2f\xfd", "this is zstd: unpack it first, as `zstd -dc FILE` does"),
+    (rb"PK\x03\x04", "this is a zip archive: unpack it first"),
+    (rb"[{\[\"]\x00|[{\[]\x00\x00\x00", "this looks like UTF-16, convert it to UTF-8 first"),
+    (rb"curl\s", "this is a command: give what it sends alone, which stands behind -d or --data"),
+    (rb"(?:GET|POST|PUT) \S+ HTTP/", "this is a request with its head: give its body alone"),
+    (rb"(?i:<!doctype html|<html|<\?xml)", "this is a page and no answer of an API: see what was asked, and where"),
+    (rb"```", "leave out the lines with ```"),
+    (rb"'\s*[{\[]", "leave out the quotes around the JSON"),
+    (rb"//|/\*", "JSON has no comments: leave them out"),
+)
+_SLIPS = (
+    ("'", "strings of JSON are in double quotes; Python's json.dumps writes them so"),
+    (r"//|/\*|#", "JSON has no comments: leave them out"),
+    ("True|False|None", "JSON writes true, false and null; Python's json.dumps does it so"),
+    ("NaN|-?Infinity", "JSON has neither NaN nor Infinity: write null, or a number"),
+    ("[\u2018\u2019\u201c\u201d]", 'these quotes are typographic; those of JSON are "straight"'),
+    (r"[\x00-\x1f]", "in a string, JSON writes a line break as \\n and a tab as \\t"),
+)
+_NEAR = 12
+"""So many characters from the place of an error on may be what is wrong there."""
+_DEEP, _MANY = 6, 400
+"""How deep a body is looked for in what holds it, and among how many values."""
+
+
+def by_beginning(data: bytes) -> str:
+    """What to do with an input that begins as something else does; empty if it does not."""
+    start = data.removeprefix(b"\xef\xbb\xbf")[:4096].lstrip()
+    return next((advice for pattern, advice in _BEGINNINGS if re.match(pattern, start)), "")
+
+
+def by_answer(data: bytes) -> str:
+    """Return what to do with a model's answer where a transcript is wanted; empty if it does not begin as one."""
+    text = data[:4096].decode("utf-8", "ignore").removeprefix("\ufeff").lstrip()
+    names = [name for name in formats() if begins_answer(get_format(name).document, text)]
+    if not names:
+        return ""
+    reads = f"`turnscript read --format {names[0]}` reads what a model wrote"
+    return f"this begins as an answer in {' or '.join(names)}: {reads}"
+
+
+def by_slip(data: bytes, line: int, column: int) -> str:
+    """What to do about JSON that goes wrong at a place; empty if it is nothing that one knows."""
+    text = data.split(b"\n", line - 1)[-1]
+    rest = text[: 4 * (column + _NEAR)].decode("utf-8", "replace")[column - 1 :][:_NEAR]
+    return next((advice for pattern, advice in _SLIPS if re.match(pattern, rest)), "")
+
+
+def by_content(data: bytes) -> str:
+    """Where in an input that is nothing itself a body stands; empty if none does."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return ""
+    for path, inner in _inside(value):
+        name = _name_of(inner)
+        if name:
+            if path == "$":
+                return f"this is JSON with the JSON of {name} in it: give that alone"
+            return f"{'the text at ' if isinstance(inner, str) else ''}{path} is of {name}: give that alone"
+    return ""
+
+
+def by_elements(data: bytes) -> str:
+    """What to do with a list of bodies; empty if it is none."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return ""
+    is_bodies = isinstance(value, list) and value and isinstance(value[0], dict) and _name_of(value[0])
+    return "this is a list of bodies: write each on a line of its own, as `jq -c '.[]' FILE` does" if is_bodies else ""
+
+
+def _inside(value: Any) -> Iterator[tuple[str, Any]]:
+    """The objects in a value, and the texts that begin as objects do, the outermost first."""
+    waiting, seen = deque([("$", value, 0)]), 0
+    while waiting and seen < _MANY:
+        path, one, depth = waiting.popleft()
+        seen += 1
+        if (depth and isinstance(one, dict)) or (isinstance(one, str) and one.lstrip()[:1] == "{"):
+            yield path, one
+        if depth < _DEEP and isinstance(one, dict):
+            waiting += [(f"{path}.{key}", inner, depth + 1) for key, inner in one.items()]
+        elif depth < _DEEP and isinstance(one, list):
+            waiting += [(f"{path}[{index}]", inner, depth + 1) for index, inner in enumerate(one[:_MANY])]
+
+
+def _name_of(value: Any) -> str:
+    source = value if isinstance(value, str) else json.dumps(value)
+    try:
+        return recognised(source)[0]
+    except (TurnscriptError, RecursionError, UnicodeEncodeError):
+        return ""
+
 
 _SAYING = {
     ONE_SIDE: "--side request or --side response says it",

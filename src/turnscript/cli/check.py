@@ -11,9 +11,8 @@ from contextlib import suppress
 import click
 import msgspec
 
-from turnscript.cli.advice import lookalike
+from turnscript.cli.advice import by_answer, lookalike
 from turnscript.cli.failures import BAD_INPUT, LOSSY, OK, Failed
-from turnscript.cli.lookalikes import by_answer
 from turnscript.cli.options import VARIANT_HELP, variant_of
 from turnscript.cli.output import STREAM, Files, Sink
 from turnscript.cli.prompt import FORMAT_HELP, FormatName, has_colours, legible

@@ -15,12 +15,12 @@ import msgspec
 from click.shell_completion import CompletionItem
 
 from turnscript.cli.advice import advice
-from turnscript.cli.conversion import spaced
+from turnscript.cli.convert import write_losses
+from turnscript.cli.document import spaced
 from turnscript.cli.failures import LOSSY, OK, Failed
 from turnscript.cli.options import NORMALIZE_JSON, VARIANT_HELP, Name, variant_of
 from turnscript.cli.output import STREAM, Files, Sink, is_special
 from turnscript.cli.report import Losses, Screen, fault
-from turnscript.cli.rows import write_losses
 from turnscript.cli.source import Source
 from turnscript.convert.file_documents import files_in
 from turnscript.convert.format_reference import has_thoughts

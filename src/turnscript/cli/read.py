@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from turnscript.apis.api import Api
-from turnscript.cli.conversion import spaced
+from turnscript.cli.document import spaced
 from turnscript.cli.failures import OK, Failed
 from turnscript.cli.options import VARIANT_HELP, ApiName, Name, Option, SectionedCommand
 from turnscript.cli.output import STREAM, Files, Sink

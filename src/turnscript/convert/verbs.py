@@ -13,7 +13,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from turnscript.apis.api import Api, Body, Reply
-from turnscript.convert.answer_streams import answered, losses_in_source_words
 from turnscript.convert.recognition import (
     ANSWER,
     AUTO,
@@ -27,7 +26,7 @@ from turnscript.convert.recognition import (
     recognised,
     wrapped,
 )
-from turnscript.convert.recording import BROKEN, is_stream, read_whole
+from turnscript.convert.recording import BROKEN, answered, is_stream, losses_in_source_words, read_whole
 from turnscript.convert.registry import is_format, origin_of
 from turnscript.core.conversation import Conversation, Dropped, Issue, Request, Response, ToolCall
 from turnscript.core.errors import (

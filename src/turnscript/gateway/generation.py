@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from turnscript.backends.backend import Piece
-from turnscript.convert.answer_streams import losses_in_source_words
+from turnscript.convert.recording import losses_in_source_words
 from turnscript.core.conversation import Issue, Item, Response, Thinking, Usage, dropped, text_content
 from turnscript.core.events import Event, MessageEnd, PartEnd
 from turnscript.core.finish_reasons import is_cut

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from turnscript.convert.answer_streams import ended
 from turnscript.convert.recognition import AUTO
-from turnscript.convert.recording import Recording, is_stream, pieces_of, read_recording
+from turnscript.convert.recording import Recording, ended, is_stream, pieces_of, read_recording
 from turnscript.convert.registry import get_api, is_format
 from turnscript.convert.verbs import read, render, unread
 from turnscript.core.conversation import Request
