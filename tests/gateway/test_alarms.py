@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
-from turnscript.gateway.alarms import Alarms
+from turnscript.gateway.upstream import Alarms
 
 
 class One:

@@ -9,8 +9,8 @@ import pytest
 
 from tests.gateway import tinygguf
 from tests.modelfiles import ARRAY, array, header, pair, text
-from turnscript.gateway import capacity
-from turnscript.gateway.capacity import LEAST, Plan, Shape, free_memory, in_bytes, planned, read_shape
+from turnscript.gateway import embedded
+from turnscript.gateway.embedded import LEAST, Plan, Shape, free_memory, in_bytes, planned, read_shape
 
 GB = 10**9
 APART = 512 * 1024 * 1024
@@ -128,8 +128,8 @@ def test_all_files_of_a_split_model_count(tmp_path: Path) -> None:
 def test_a_container_may_have_less_than_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("meminfo", "max", "current")
     meminfo, limit, taken = (tmp_path / name for name in names)
-    monkeypatch.setattr(capacity, "_MEMINFO", meminfo)
-    monkeypatch.setattr(capacity, "_LIMITS", ((limit, taken),))
+    monkeypatch.setattr(embedded, "_MEMINFO", meminfo)
+    monkeypatch.setattr(embedded, "_LIMITS", ((limit, taken),))
     assert (free_memory() or 0) > GB  # half of what the machine has, as where nothing else tells
     meminfo.write_text("MemTotal:       16000 kB\nMemAvailable:    8000 kB\n", encoding="ascii")
     assert 8000 * 1024 == free_memory()

@@ -88,7 +88,7 @@ def test_more_stop_strings_than_are_looked_for_are_refused(stage: Stage, api: Ap
 
 @EACH
 def test_who_sends_for_ever_behind_the_answer_is_cut(stage: Stage, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnscript.gateway.connection._LINGER", 0.2)
+    monkeypatch.setattr("turnscript.gateway.server._LINGER", 0.2)
     assert asyncio.run(dripped(stage, post(api, b"", content_length=str(10**12)), b"x" * 1000)) < 2.0
 
 

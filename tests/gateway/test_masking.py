@@ -15,7 +15,7 @@ from turnscript.backends.backend import Completion
 from turnscript.convert.registry import backends, get_backend
 from turnscript.core.errors import UpstreamError
 from turnscript.gateway.kinds import SHOWN, Secret
-from turnscript.gateway.masking import Mask
+from turnscript.gateway.upstream import Mask
 
 KEY = "planted-key+1/2=="
 MODELS: dict[str, dict[str, Any]] = {

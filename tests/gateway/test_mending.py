@@ -10,9 +10,8 @@ import pytest
 
 import turnscript as ts
 from tests.growth import assert_grows_below
-from turnscript.gateway.meaning import arguments
+from turnscript.gateway.meaning import LONGEST, Mend, Mends, arguments, mend_of
 from turnscript.gateway.memory import Memory
-from turnscript.gateway.mending import LONGEST, Mend, Mends, mend_of
 
 FORMAT = ts.get_format("rwkv-universal")
 TEXT, FLAG, COUNT = {"type": "string"}, {"type": "boolean", "default": False}, {"type": "integer"}

@@ -36,7 +36,7 @@ def test_a_request_may_come_in_part_before_the_answer_to_the_one_before_it(
     stage: Stage, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its rest may take longer than that of one that was refused while it came."""
-    monkeypatch.setattr("turnscript.gateway.connection._LINGER", 0.01)
+    monkeypatch.setattr("turnscript.gateway.server._LINGER", 0.01)
     stage.play(answer("Hello"))
     request = post(api, body_of(api, stream=False))
 

@@ -22,10 +22,10 @@ from tests.gateway.scripted import HANG, RESET, STREAM, Script, chunk, event
 from tests.gateway.stage import Stage, Told, answer, body_of, connected, piece, post
 from tests.sdks import openai_sdk
 from turnscript.apis.api import Api
-from turnscript.gateway.callers import ANYBODY
 from turnscript.gateway.database import Bounds, Database
 from turnscript.gateway.headers import LOSSES, REPORT
 from turnscript.gateway.keeping import Keeping
+from turnscript.gateway.keys import ANYBODY
 from turnscript.gateway.store import SCHEMA, Answer, EventLog, Store
 
 pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")

@@ -22,10 +22,10 @@ from turnscript.core.errors import TurnscriptError
 from turnscript.gateway import shipped
 from turnscript.gateway.answers import AnswerRequests, CompactRequests
 from turnscript.gateway.configfile import load
-from turnscript.gateway.counts import Count
 from turnscript.gateway.headers import by_name
 from turnscript.gateway.kept import Cancel, Delete, Fetch, InputItems, Upgrade
 from turnscript.gateway.listing import (
+    Count,
     Health,
     ListModels,
     MethodNotAllowed,

@@ -31,12 +31,12 @@ from turnscript.core.conversation import (
 )
 from turnscript.core.errors import ContextOverflow
 from turnscript.formats.format import Format
-from turnscript.gateway.callers import Caller
 from turnscript.gateway.checks import FAULTS, CallFinding
 from turnscript.gateway.config import Policy
 from turnscript.gateway.doctor_findings import Check, Findings
 from turnscript.gateway.doctor_probe import Patient
 from turnscript.gateway.generation import LENGTH
+from turnscript.gateway.keys import Caller
 from turnscript.gateway.memory import Memory
 from turnscript.gateway.preparing import Preparation, Prepared
 from turnscript.gateway.sessions import Sessions

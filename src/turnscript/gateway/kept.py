@@ -18,8 +18,8 @@ from turnscript.apis.api import Api
 from turnscript.apis.serving import Stored
 from turnscript.core.errors import Conflict, InvalidRequest, NotFound, TurnscriptError
 from turnscript.core.sse import comment
-from turnscript.gateway.callers import Caller
 from turnscript.gateway.headers import LOSSES, cut_of
+from turnscript.gateway.keys import Caller
 from turnscript.gateway.limits import Share
 from turnscript.gateway.listing import Endpoint, MethodNotAllowed, as_json
 from turnscript.gateway.outlet import Send

@@ -29,6 +29,8 @@ from turnscript.gateway.meaning import (
     MODEL,
     Beginning,
     History,
+    Mend,
+    Mends,
     beginning_of,
     digest,
     meanings,
@@ -36,7 +38,6 @@ from turnscript.gateway.meaning import (
     turns,
     unlabelled,
 )
-from turnscript.gateway.mending import Mend, Mends
 from turnscript.gateway.sqlitefile import Part, Saving, insert
 
 MB = 1024 * 1024

@@ -34,7 +34,6 @@ from turnscript.formats.format import Format
 from turnscript.gateway import constraining, forcing, states, texts, thinking
 from turnscript.gateway.aside import Run, here
 from turnscript.gateway.blanks import Blanks
-from turnscript.gateway.callers import Caller
 from turnscript.gateway.callids import CallIds, Unrepeated, without_marks
 from turnscript.gateway.checks import CallFinding, CallGate, CallPolicy
 from turnscript.gateway.compacting import Compacted, opened, summed_up
@@ -43,6 +42,7 @@ from turnscript.gateway.constraining import Held
 from turnscript.gateway.generation import Controls, Generation, Parser, Stage
 from turnscript.gateway.headers import POLICY, Told
 from turnscript.gateway.hygiene import clean, unread
+from turnscript.gateway.keys import Caller
 from turnscript.gateway.meaning import Beginning, beginning_of
 from turnscript.gateway.memory import Memory, Recalled
 from turnscript.gateway.nearness import wordlosses

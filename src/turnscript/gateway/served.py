@@ -22,10 +22,9 @@ from turnscript.convert.registry import get_backend
 from turnscript.core.errors import InvalidInput, UpstreamError
 from turnscript.formats.format import Format
 from turnscript.gateway.addresses import EMBEDDED, Address
-from turnscript.gateway.capacity import free_memory, in_bytes, planned
 from turnscript.gateway.config import Config, Limits, Model
 from turnscript.gateway.constraining import takes_grammars
-from turnscript.gateway.embedded import Embedded, clock
+from turnscript.gateway.embedded import Embedded, clock, free_memory, in_bytes, planned
 from turnscript.gateway.forcing import accepted, untaken
 from turnscript.gateway.kinds import AUTO
 from turnscript.gateway.limits import Gate, Tell

@@ -16,7 +16,6 @@ from turnscript.core.conversation import Issue, Request, Usage
 from turnscript.core.errors import InvalidInput, Overloaded, TooLarge, TurnscriptError, Unsupported, UpstreamError
 from turnscript.core.losses import Loss
 from turnscript.gateway.aside import GRAMMAR_TAKES, LARGE, Aside
-from turnscript.gateway.callers import Caller, Callers
 from turnscript.gateway.config import Config
 from turnscript.gateway.configfile import Reloader
 from turnscript.gateway.database import Bounds, Database
@@ -25,6 +24,7 @@ from turnscript.gateway.forcing import check_answer
 from turnscript.gateway.generation import Generation, Outcome
 from turnscript.gateway.ids import random_hex
 from turnscript.gateway.keeping import Apart, Keeping
+from turnscript.gateway.keys import Caller, Callers
 from turnscript.gateway.limits import Room
 from turnscript.gateway.logs import say, set_up
 from turnscript.gateway.memory import SCHEMA as MEMORY
@@ -37,11 +37,10 @@ from turnscript.gateway.reports import PATH, Reported, Reports
 from turnscript.gateway.scoring import unscored
 from turnscript.gateway.served import Served, served_models
 from turnscript.gateway.sessions import Prefix, Prefixes, Sessions
-from turnscript.gateway.signing import former_keys, signing_key
+from turnscript.gateway.signing import former_keys, held, may_hold, signing_key
 from turnscript.gateway.store import SCHEMA as STORE
 from turnscript.gateway.store import Store
 from turnscript.gateway.training import Trained, warnings
-from turnscript.gateway.unpacking import held, may_hold
 from turnscript.gateway.visit import GONE, Visit
 
 CLIENT_GONE = 499

@@ -7,22 +7,25 @@ connection at once, and the server stops generating.
 
 A clock watches each answer. It does not run again for each piece: when it rings, it looks how long the answer has
 been waiting, and only for the server; the time that the reader of the pieces takes is nobody's fault.
+
+Secrets are hidden in what a server says: some repeat the key that they refuse, and clients read that.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from math import inf
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from turnscript.backends.backend import Backend, Completion, Facts, HttpCall, Piece
 from turnscript.core.errors import UpstreamError, UpstreamTimeout
-from turnscript.gateway.alarms import Alarms
-from turnscript.gateway.masking import Mask
+from turnscript.gateway.kinds import SHOWN
 from turnscript.gateway.refusals import redirected, seconds_to_wait
 from turnscript.gateway.states import Listed
 from turnscript.gateway.transport import (
@@ -36,6 +39,103 @@ from turnscript.gateway.transport import (
     secrets_of,
     shown,
 )
+
+_LONG = 8
+_ENDS = "\"'."  # what stands behind words that are cut
+
+
+class Mask:
+    """Hides secrets wherever they stand, a short one only where it stands alone. A short word is no secret: servers
+    that want no key are given `none` or `EMPTY`. What an error shows of a server's words is cut somewhere, perhaps in
+    the middle of a secret: its beginning is hidden at the end of an error, too."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        ranked = sorted({one for one in secrets if one and not _is_word(one)}, key=len, reverse=True)
+        pattern = "|".join(map(_pattern, ranked))
+        self._text = re.compile(pattern) if ranked else None
+        self._bytes = re.compile(pattern.encode()) if ranked else None
+        self._cut = [one for one in ranked if len(one) > _LONG]
+
+    def body(self, data: bytes) -> bytes:
+        """What a server said, without them."""
+        return data if self._bytes is None else self._bytes.sub(SHOWN.encode(), data)
+
+    def error(self, error: UpstreamError) -> UpstreamError:
+        """The same error, which does not show them any more."""
+        if self._text is not None:
+            error.message = self._hidden(self._text, error.message)
+            error.body = self._hidden(self._text, error.body)
+            error.args = tuple(self._hidden(self._text, one) if isinstance(one, str) else one for one in error.args)
+        return error
+
+    def _hidden(self, pattern: re.Pattern[str], text: str) -> str:
+        text = pattern.sub(SHOWN, text)
+        said = text.rstrip(_ENDS)
+        for secret in self._cut:
+            for length in range(len(secret) - 1, _LONG - 1, -1):
+                if said.endswith(secret[:length]):
+                    return said[:-length] + SHOWN + text[len(said) :]
+        return text
+
+
+def _is_word(secret: str) -> bool:
+    return len(secret) < _LONG and secret.isalpha()
+
+
+def _pattern(secret: str) -> str:
+    found = re.escape(secret)
+    return found if len(secret) >= _LONG else rf"(?<![A-Za-z0-9]){found}(?![A-Za-z0-9])"
+
+
+class Waits(Protocol):
+    """What can be due."""
+
+    def ring(self) -> None:
+        """It is due. Whoever goes on waiting sets the clock again."""
+        ...
+
+
+class Alarms:
+    """Tells those that wait in an event loop when they are due.
+
+    Nearly nobody is late, so setting the clock and leaving it must cost little: the timer is set for the first of all,
+    stays as it is when that one leaves, and looks for the next one when it rings.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._due: dict[Waits, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._next = inf
+
+    def set(self, one: Waits, due: float) -> None:
+        """Ring at this time, in place of an earlier or a later one."""
+        self._due[one] = due
+        if due < self._next:
+            self._arm(due)
+
+    def drop(self, one: Waits) -> None:
+        """It does not wait any more."""
+        self._due.pop(one, None)
+
+    def _arm(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._next = due
+        self._timer = self.loop.call_at(due, self._ring)
+
+    def _ring(self) -> None:
+        self._timer, self._next = None, inf
+        now = self.loop.time()
+        late = [one for one, due in self._due.items() if due <= now]
+        for one in late:
+            del self._due[one]
+        for one in late:
+            one.ring()
+        first = min(self._due.values(), default=inf)
+        if first < self._next:
+            self._arm(first)
+
 
 LONGEST_ERROR = 64 * 1024
 LONGEST_BODY = 16 * 1024 * 1024

@@ -14,7 +14,6 @@ from typing import Any
 from turnscript.apis.api import Api
 from turnscript.core.conversation import Issue, Item
 from turnscript.core.errors import LossyConversion, Timeout, TooLarge, TurnscriptError
-from turnscript.gateway.callers import Caller
 from turnscript.gateway.config import Server
 from turnscript.gateway.generation import Outcome
 from turnscript.gateway.headers import (
@@ -25,6 +24,7 @@ from turnscript.gateway.headers import (
     json_headers,
     new_request_id,
 )
+from turnscript.gateway.keys import Caller
 from turnscript.gateway.limits import Ahead, Share
 from turnscript.gateway.outlet import Frame, Outlet, Receive, Send
 from turnscript.gateway.preparing import Prepared
