@@ -6,6 +6,7 @@ from collections.abc import Callable
 from copy import deepcopy
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tests.strategies import events as drawn
 from turnscript.core.conversation import (
@@ -25,7 +26,7 @@ from turnscript.core.conversation import (
     User,
 )
 from turnscript.core.errors import TurnscriptError
-from turnscript.core.events import Event, PartEnd, fold
+from turnscript.core.events import Event, PartDelta, PartEnd, PartStart, fold
 from turnscript.core.json_text import Json
 
 MODEL = "the-client's own/model:name"
@@ -91,9 +92,17 @@ class Answer(Struct, frozen=True, kw_only=True):
         return fold(self.events())
 
     def begun(self) -> list[Item]:
-        """Its parts in the order in which they began; in the response they are in the order in which they ended."""
-        ended = {event.index: event.part for event in self.events() if isinstance(event, PartEnd)}
-        return [part for _, part in sorted(ended.items()) if part is not None]
+        """Its parts in the order in which they began; in the response they are in the order in which they ended. Calls
+        that are not whole are among them, as far as they were told."""
+        events = self.events()
+        said: dict[int, Item] = {event.index: event.part for event in events if isinstance(event, PartStart)}
+        for event in events:
+            if isinstance(event, PartEnd) and event.part is not None:
+                said[event.index] = event.part
+            elif isinstance(event, PartEnd) and isinstance(call := said[event.index], ToolCall):
+                pieces = [one.text for one in events if isinstance(one, PartDelta) and one.index == event.index]
+                said[event.index] = replace(call, arguments="".join(pieces), open=True)
+        return [part for _, part in sorted(said.items())]
 
     def error(self) -> TurnscriptError | None:
         """What the backend failed with, if it did and said so."""

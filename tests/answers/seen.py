@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.answers.verdict import Verdict, as_javascript
 from tests.answers.wanted import NO_ID, Part, View
+from turnscript.core.json_text import closed
 
 PREFIXES = {"chat": "chatcmpl-", "responses": "resp_", "messages": "msg_", "completions": "cmpl-"}
 CALL_IDS = ("call_", "toolu_")
@@ -126,7 +127,7 @@ def _block(block: dict[str, Any], arguments: str | None) -> Part:
     if kind == "text":
         return kind, block["text"]
     if arguments is not None:
-        assert as_javascript(json.loads(arguments or "{}")) == as_javascript(block["input"])
+        assert as_javascript(json.loads(closed(arguments))) == as_javascript(block["input"])
     return kind, block["id"], block["name"], as_javascript(block["input"]) if arguments is None else arguments
 
 

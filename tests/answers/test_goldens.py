@@ -84,7 +84,8 @@ def test_a_golden_answer_is_written_back_as_it_was_read(wire: str, name: str) ->
 def test_a_call_that_a_limit_may_have_cut_is_not_believed() -> None:
     api = wires.APIS["messages"]
     response = api.parse_response(path_of("messages", MAYBE_CUT, "json").read_bytes())
-    assert ["thinking"] == [item.kind for item in response.items]
+    assert ["thinking", "tool_call"] == [item.kind for item in response.items]
+    assert response.cut is not None
     assert ["cut_call"] == [issue.kind for issue in response.issues]
 
 

@@ -11,7 +11,7 @@ from tests.answers.corpus import BY_NAME
 from tests.answers.probes import Frame, Probe, Raises, Rule, broken, edited, frames, sent, without
 from tests.answers.verdict import Sdk
 from tests.answers.wires import Server, stream
-from turnscript.core.json_text import is_object
+from turnscript.core.json_text import Beginning, is_object
 
 Payload = dict[str, Any]
 TEXT = frames(stream("messages", BY_NAME["text in one piece"]))
@@ -82,10 +82,13 @@ def blocks_are_of_one_kind(told: list[Frame], good: bool) -> bool:
 
 
 def inputs_are_objects(told: list[Frame], good: bool) -> bool:
-    """A call begins with an empty input, and its pieces are one JSON object."""
+    """A call begins with an empty input, and its pieces are one JSON object, or the beginning of one at a limit."""
     calls = [block for block in blocks(told) if block[0].get("content_block", {}).get("type") == "tool_use"]
     spelled = ["".join([one["delta"]["partial_json"] for one in block if one["type"] == PIECE]) for block in calls]
-    return all(is_object(text) for text in spelled) and all(block[0]["content_block"]["input"] == {} for block in calls)
+    cut = {"max_tokens"} >= {one["delta"]["stop_reason"] for one in payloads(told) if one["type"] == DELTA}
+    begun = [text if is_object(text) or not cut else Beginning().take(text) for text in spelled]
+    objects = all(text == one and text and (cut or is_object(text)) for text, one in zip(spelled, begun, strict=True))
+    return objects and all(block[0]["content_block"]["input"] == {} for block in calls)
 
 
 def it_ends(told: list[Frame], good: bool) -> bool:

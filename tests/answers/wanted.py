@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from tests.answers.answer import MODEL, Answer
 from tests.answers.verdict import as_javascript
 from turnscript.core.conversation import Assistant, Item, Refusal, Text, Thinking, ToolCall, Usage, text_content
-from turnscript.core.json_text import is_object
+from turnscript.core.json_text import Beginning, closed, is_object
 
 Part = tuple[Any, ...]
 NO_ID = "made up"
@@ -63,8 +63,11 @@ ENDINGS = {
 }
 
 
-def ending(wire: str, answer: Answer) -> Any:
-    """Why the answer ended, in the words of the API; None where there is an error instead."""
+def ending(wire: str, answer: Answer, *, streamed: bool = True) -> Any:
+    """Why the answer ended, in the words of the API; None where there is an error instead. A stream cannot take back a
+    call that turned out to be none, or that is no object where it must be one: it ends as at a limit."""
+    if streamed and any(_is_unfinished(wire, item) for item in answer.begun()) and answer.error() is None:
+        return getattr(ENDINGS["max tokens"], wire)
     if wire == "chat" and _is_legacy(answer) and answer.ending.startswith("tool calls"):
         return "function_call"
     words = getattr(ENDINGS[answer.ending], wire)
@@ -76,9 +79,21 @@ def ending(wire: str, answer: Answer) -> Any:
 def wanted(wire: str, answer: Answer, *, streamed: bool) -> View:
     """What an SDK must tell of the answer."""
     response = answer.response()
-    items = answer.begun() if wire == "responses" and streamed else response.items
+    items = [*response.items, *([] if response.cut is None else [response.cut])]
+    if streamed and (wire != "messages" or any(_is_unfinished(wire, item) for item in answer.begun())):
+        items = answer.begun()
     parts = list(_PARTS[wire](items, answer, streamed))
-    return View(response.id or NO_ID, MODEL, parts, ending(wire, answer), _usage(wire, answer, streamed))
+    finish = ending(wire, answer, streamed=streamed)
+    return View(response.id or NO_ID, MODEL, parts, finish, _usage(wire, answer, streamed))
+
+
+def _is_unfinished(wire: str, item: Item) -> bool:
+    """Whether an item is a call that is not whole, and that a stream tells."""
+    if not isinstance(item, ToolCall) or wire == "completions":
+        return False
+    if wire == "messages" and not item.custom and item.arguments.startswith("{") and not is_object(item.arguments):
+        return True
+    return item.open and (wire == "responses" or not item.custom) and (wire != "messages" or item.arguments[:1] == "{")
 
 
 def _usage(wire: str, answer: Answer, streamed: bool) -> tuple[int, ...] | None:
@@ -108,6 +123,8 @@ def _chat(items: list[Item], answer: Answer, streamed: bool) -> Iterator[Part]:
     yield from ((kind, text) for kind, text in said.items() if text)
     for item in _calls(items):
         name = _long_name(item)
+        if item.open and item.custom:
+            continue
         if _is_legacy(answer):
             yield "function_call", name, item.arguments
         elif not streamed and (native := _native(item, answer))[0] == "custom_tool_call":
@@ -152,9 +169,9 @@ def _messages(items: list[Item], answer: Answer, streamed: bool) -> Iterator[Par
             hidden = answer.asked.display == "omitted"
             yield "thinking", "" if hidden else text_content(item.content) or _summary(item), item.signature or ""
         elif isinstance(item, ToolCall):
-            spelled = item.arguments if not item.custom and is_object(item.arguments) else _wrapped(item)
-            if not (item.custom or item.arguments):
-                spelled = "{}"
+            spelled = _input(item, streamed)
+            if not spelled:
+                continue
             found = spelled if streamed else as_javascript(json.loads(spelled))
             yield "tool_use", item.id or NO_ID, _long_name(item), found
         elif isinstance(item, Assistant):
@@ -165,6 +182,18 @@ def _messages(items: list[Item], answer: Answer, streamed: bool) -> Iterator[Par
         some = some or not isinstance(item, Assistant)
     if not some:
         yield "text", ""
+
+
+def _input(call: ToolCall, streamed: bool) -> str:
+    """The input of a call as text; empty for a call that is not told."""
+    if _is_unfinished("messages", call) and (streamed or call.open):
+        beginning = Beginning().take(call.arguments)
+        return beginning if streamed else closed(beginning)
+    if call.open:
+        return ""
+    if call.custom or not is_object(call.arguments):
+        return _wrapped(call) if call.custom or call.arguments else "{}"
+    return call.arguments
 
 
 def _completions(items: list[Item], answer: Answer, streamed: bool) -> Iterator[Part]:

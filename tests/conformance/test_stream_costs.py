@@ -138,20 +138,6 @@ def test_a_delta_of_a_part_that_nobody_began_changes_nothing(api_name: str) -> N
         assert expected == written + renderer.close()
 
 
-def test_the_deltas_of_a_call_leave_no_trace_where_its_whole_is_told(api_name: str) -> None:
-    """Not even half of a surrogate pair does, wherever it stands in the batch."""
-    call = ts.ToolCall(name="f", arguments='{"a":1}', id="call_1")
-    begun: list[Event] = [PartStart(0, ts.ToolCall(name="f", id="call_1"))]
-    deltas: list[Event] = [PartDelta(0, '{"a'), PartDelta(0, "\ud83d"), PartDelta(0, "\ude00")]
-    ended: list[Event] = [PartEnd(0, call), MessageEnd("tool_calls")]
-    silent, batch, single = (ts.get_api(api_name).stream_renderer(asked()) for _ in range(3))
-    expected = silent.send(begun) + silent.send(ended) + silent.close()
-    assert expected == batch.send([*begun, *deltas, *ended]) + batch.close()
-    first = single.send(begun)
-    assert b"" == b"".join([single.send([one]) for one in deltas])
-    assert expected == first + single.send(ended) + single.close()
-
-
 def test_the_arguments_of_a_call_inside_a_text_are_no_text(api_name: str) -> None:
     api = ts.get_api(api_name)
     renderer = api.stream_renderer(asked())

@@ -24,6 +24,7 @@ import openai
 
 from tests.gateway.stage import NO_TLS
 from turnscript.core.conversation import Tool
+from turnscript.core.json_text import is_object
 
 
 class Way(NamedTuple):
@@ -51,7 +52,8 @@ class Called:
 
 @dataclass
 class Said:
-    """An answer as a program sees it. `whole`: the object of the SDK."""
+    """An answer as a program sees it that runs no call of which the end says that it is not whole. `whole`: the object
+    of the SDK."""
 
     text: str
     calls: list[Called]
@@ -178,8 +180,11 @@ class Chat(Dialogue):
     def read(self, whole: Any) -> Said:
         message = whole.choices[0].message
         self.history.append(message)
+        cut = whole.choices[0].finish_reason == "length"
         calls = [
-            Called(one.id, one.function.name, json.loads(one.function.arguments)) for one in message.tool_calls or ()
+            Called(one.id, one.function.name, json.loads(one.function.arguments))
+            for one in message.tool_calls or ()
+            if not cut or is_object(one.function.arguments)
         ]
         thoughts = getattr(message, "reasoning_content", None) or ""
         return Said(message.content or "", calls, thoughts, whole.choices[0].finish_reason, whole)
@@ -219,7 +224,7 @@ class Responses(Dialogue):
         calls = [
             Called(one.call_id, one.name, json.loads(one.arguments))
             for one in whole.output
-            if one.type == "function_call"
+            if one.type == "function_call" and one.status != "incomplete"
         ]
         thoughts = [
             part.text for one in whole.output if one.type == "reasoning" for part in (one.content or one.summary)
@@ -259,7 +264,8 @@ class Messages(Dialogue):
 
     def read(self, whole: Any) -> Said:
         self.history.append({"role": "assistant", "content": whole.content})
-        calls = [Called(one.id, one.name, one.input) for one in whole.content if one.type == "tool_use"]
+        content = whole.content[:-1] if whole.stop_reason == "max_tokens" else whole.content
+        calls = [Called(one.id, one.name, one.input) for one in content if one.type == "tool_use"]
         thoughts = "".join([one.thinking for one in whole.content if one.type == "thinking"])
         text = "".join([one.text for one in whole.content if one.type == "text"])
         return Said(text, calls, thoughts, whole.stop_reason, whole)

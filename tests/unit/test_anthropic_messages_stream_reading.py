@@ -87,11 +87,11 @@ def test_what_the_stream_says_of_itself_is_known_at_once() -> None:
 def test_parts_start_without_content_and_end_with_it() -> None:
     events = read(WHOLE)
     assert [
-        PartStart(0, Assistant()),
+        PartStart(0, Assistant(), origin="anthropic"),
         PartDelta(0, "Hé"),
         PartDelta(0, "llo"),
         PartEnd(0, Assistant(content=[Text(text="Héllo")]), origin="anthropic"),
-        PartStart(1, ToolCall(name="f", id="toolu_1", arguments="")),
+        PartStart(1, ToolCall(name="f", id="toolu_1", arguments=""), origin="anthropic"),
         PartDelta(1, '{"a"'),
         PartDelta(1, ": 1.0}"),
         PartEnd(1, ToolCall(name="f", id="toolu_1", arguments='{"a": 1.0}'), origin="anthropic"),

@@ -46,8 +46,9 @@ from turnscript.core.conversation import (
 )
 from turnscript.core.errors import InvalidConversation, UpstreamError
 from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
+from turnscript.core.json_text import closed
 
-# Laws.
+# Laws.from turnscript.core.json_text import closed
 
 
 @given(events=answers.event_lists(KINDS))
@@ -65,10 +66,10 @@ def test_ordinary_answers_lose_nothing_in_a_stream(events: list[Event]) -> None:
     assert isinstance(ending, MessageEnd)
     ending.usage, ending.id = ending.usage or Usage(), None
     writer = API.stream_renderer(request())
-    writer.send(events)
+    data = writer.send(events)
     ends = [event for event in events if isinstance(event, PartEnd)]
     none = [f"items[{event.index}]" for event in ends if event.part is None]
-    said = ["$.content"] if len(none) == len(ends) else []
+    said = ["$.content"] if len(none) == len(ends) and b'"tool_use"' not in data else []
     assert [*none, *said] == [loss.path for loss in writer.losses]
 
 
@@ -98,11 +99,12 @@ def test_the_order_of_frames_is_that_of_the_api(events: list[Event]) -> None:
         kinds = ["content_block_start", *["content_block_delta"] * (len(one) - 2), "content_block_stop"]
         assert kinds == [value["type"] for value in one]
         assert {index} == {value["index"] for value in one}
-        _check_block(one)
+        _check_block(one, cut=index == len(blocks) - 1 and fold(events).cut is not None)
 
 
-def _check_block(values: list[dict[str, Any]]) -> None:
-    """One signature for each thought, behind its text; arguments that are an object; no member twice."""
+def _check_block(values: list[dict[str, Any]], *, cut: bool) -> None:
+    """One signature for each thought, behind its text; arguments that are an object; no member twice. `cut`: the block
+    is that of a call which the limit cut off."""
     opening = values[0]["content_block"]
     deltas = [value["delta"] for value in values[1:-1]]
     kinds = [delta["type"] for delta in deltas]
@@ -110,7 +112,8 @@ def _check_block(values: list[dict[str, Any]]) -> None:
         assert ["thinking_delta"] * (len(kinds) - 1) + ["signature_delta"] == kinds
     elif opening["type"] == "tool_use":
         assert {} == opening["input"]
-        assert isinstance(json.loads("".join([delta["partial_json"] for delta in deltas])), dict)
+        arguments = "".join([delta["partial_json"] for delta in deltas])
+        assert isinstance(json.loads(closed(arguments) if cut else arguments), dict)
     else:
         assert {"text_delta"} >= set(kinds)
         assert {"type": "text", "text": "", "citations": None} == opening
@@ -231,21 +234,36 @@ def test_arguments_are_sent_as_they_are_in_pieces_that_join() -> None:
     assert response.items == fold(read(data)).items
 
 
-def test_a_call_that_a_limit_cut_off_is_never_told(server: Loopback, client: anthropic.Anthropic) -> None:
+def test_a_call_that_a_limit_cut_off_is_told_as_far_as_it_came(server: Loopback, client: anthropic.Anthropic) -> None:
     response = Response(items=[Assistant(content=[Text(text="a")])], finish_reason="length", usage=Usage())
     cut = ToolCall(name="rm", id="c", arguments='{"path": "/tm')
     data = written(answers.told(response, answers.in_pieces(3), cut))
-    assert b'"tool_use"' not in data
-    assert b"rm" not in data
     server.answer(data, SSE)
-    assert ("max_tokens", ["text"]) == (ask(client).stop_reason, [one.type for one in ask(client).content])
-    assert bare(response) == bare(fold(read(data)))
+    found = ask(client)
+    assert ("max_tokens", ["text", "tool_use"]) == (found.stop_reason, [one.type for one in found.content])
+    assert {} == getattr(found.content[1], "input", None)
+    again = fold(read(data))
+    assert bare(response).items == bare(again).items
+    assert again.cut is not None
+    assert ("rm", cut.arguments) == (again.cut.name, again.cut.arguments)
+
+
+@pytest.mark.parametrize("reason", ["length", "stop", "tool_calls"])
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_call_that_a_backend_left_open_is_told_as_an_sdk_makes_it_of_a_stream(reason: str, inside: bool) -> None:
+    cut = ToolCall(name="f", arguments='{"a":[1, {"b": "c"}], "d": "x', id="c", open=True)
+    response = Response(items=[cut] if inside else [], finish_reason=reason, usage=Usage(3, 4))
+    response.cut = None if inside else cut
+    rendered = API.render_response(response, request())
+    value: Any = json.loads(rendered.data)
+    assert "max_tokens" == value["stop_reason"]
+    assert [("tool_use", {"a": [1, {"b": "c"}]})] == [(block["type"], block["input"]) for block in value["content"]]
 
 
 @pytest.mark.parametrize(
-    "cut", [ToolCall(name="f", arguments='{"a', id="c", open=True), ToolCall(name="p", custom=True, open=True)]
+    "cut", [ToolCall(name="f", arguments="[1", id="c", open=True), ToolCall(name="p", custom=True, open=True)]
 )
-def test_a_call_that_a_backend_left_open_is_not_told(cut: ToolCall) -> None:
+def test_a_call_that_a_backend_left_open_is_not_told_where_no_stream_tells_it(cut: ToolCall) -> None:
     response = Response(items=[Assistant(content=[Text(text="x")]), cut], finish_reason="length", usage=Usage(3, 4))
     rendered = API.render_response(response, request())
     value: Any = rendered.value

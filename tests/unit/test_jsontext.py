@@ -12,6 +12,7 @@ from msgspec import Raw
 
 import turnscript as ts
 from tests.strategies import jsontext as texts
+from tests.strategies.events import cut_anywhere
 from turnscript.core import json_text as jsontext
 
 
@@ -202,3 +203,39 @@ def test_why_a_decoder_gives_up_is_told_as_it_is(data: bytes, place: tuple[int, 
     error = jsontext.syntax_error(data, caught.value)
     assert place == (error.line, error.column)
     assert words in error.message
+
+
+CUT_OFF = [
+    ("", "{}"),
+    ("{", "{}"),
+    ('{"a', "{}"),
+    ('{"a"', "{}"),
+    ('{"a": 1', "{}"),
+    ('{"a": 1,', '{"a": 1}'),
+    ('{"a": "b', "{}"),
+    ('{"a": "b"', '{"a": "b"}'),
+    ('{"a": "b", "c": tru', '{"a": "b"}'),
+    ('{"a": {"b', '{"a": {}}'),
+    ('{"a": [1, {"x": 2', '{"a": [1, {}]}'),
+    ('{"a": [[], "\\u00', '{"a": [[]]}'),
+    ('{"a": 1} {', '{"a": 1}'),
+    ("[1", "{}"),
+    ('{"a": oops, "b": 1}', "{}"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), CUT_OFF)
+def test_an_object_that_was_cut_off_is_closed_behind_what_is_whole(text: str, expected: str) -> None:
+    assert expected == jsontext.closed(text)
+
+
+@given(text=texts.argument_objects(), data=st.data())
+def test_the_beginning_of_an_object_is_given_in_any_pieces_and_nothing_else_is(text: str, data: st.DataObject) -> None:
+    """What waits is less than a number, a word or an escape."""
+    beginning, given_ = jsontext.Beginning(), ""
+    for piece in cut_anywhere(data.draw, text):
+        given_ += beginning.take(piece)
+        assert text.startswith(given_)
+        assert given_ == jsontext.Beginning().take(given_)
+    assert text == given_
+    assert "" == beginning.take("{")

@@ -9,6 +9,7 @@ import openai
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from openai.types.chat import ChatCompletion
 
 from tests.chatstream import (
@@ -110,11 +111,13 @@ def test_an_answer_that_failed_ends_in_an_error_and_not_in_done(reason: str) -> 
     assert f"the answer broke off: {reason}" == last["error"]["message"]
 
 
-def test_a_call_that_was_cut_off_is_never_sent() -> None:
-    events = told(Response(finish_reason="length"), in_pieces(3), ToolCall(name="f", arguments='{"a":"b', id="c"))
-    data = written(events)
-    assert b"tool_calls" not in data
-    assert "length" == fold(read(data)).finish_reason
+@pytest.mark.parametrize("reason", ["length", "stop", "tool_calls", None])
+def test_a_call_that_was_cut_off_is_sent_as_far_as_it_came_and_the_end_says_so(reason: str | None) -> None:
+    events = told(Response(finish_reason=reason), in_pieces(3), ToolCall(name="f", arguments='{"a":"b', id="c"))
+    again = fold(read(written(events)))
+    assert ([], "length") == (again.items, again.finish_reason)
+    assert again.cut is not None
+    assert ("f", "c", '{"a":"b') == (again.cut.name, again.cut.id, again.cut.arguments)
 
 
 def test_free_text_is_sent_as_a_functions_argument_and_reported() -> None:
@@ -228,7 +231,11 @@ def test_a_written_stream_folds_to_what_was_told(events: list[Event]) -> None:
             item.id = found.id
         assert item == found
     assert (before.finish_reason, before.usage) == (after.finish_reason, after.usage)
-    assert ([], "client-model") == (after.issues, after.model)
+    assert before.cut == (None if after.cut is None else replace(after.cut, at=""))
+    assert (["unclosed_call"] * (before.cut is not None), "client-model") == (
+        [issue.kind for issue in after.issues],
+        after.model,
+    )
     if before.stop_sequence is not None:
         assert "$.stop_sequence" in [loss.path for loss in renderer.losses]
 
@@ -293,7 +300,7 @@ def check(found: ChatCompletion, events: list[Event]) -> None:
     assert "".join(refusals) == (message.refusal or "")
     thoughts = [text_content(item.content) for item in items if isinstance(item, Thinking)]
     assert "".join(thoughts) == getattr(message, "reasoning_content", "")
-    calls = [item for item in items if isinstance(item, ToolCall)]
+    calls = [item for item in [*items, response.cut] if isinstance(item, ToolCall)]
     actual = [
         (call.function.name, call.function.arguments) for call in message.tool_calls or [] if call.type == "function"
     ]

@@ -9,6 +9,7 @@ from typing import Any
 import openai
 import pytest
 from hypothesis import example, given, settings
+from msgspec.structs import replace
 
 from tests.loopback import Loopback
 from tests.sdks import openai_sdk
@@ -353,12 +354,25 @@ def test_what_a_message_cannot_say_of_the_order_is_reported() -> None:
         API.render_response(Response(items=items, finish_reason="tool_calls"), ASKED, strict=True)
 
 
-def test_a_call_that_was_cut_off_is_not_written() -> None:
-    items: list[Item] = [ToolCall(name="f", id="c", arguments='{"a":', open=True)]
+@pytest.mark.parametrize("reason", ["length", "stop", "tool_calls", "content_filter"])
+def test_a_call_that_was_cut_off_is_written_as_far_as_it_came_and_the_end_says_so(reason: str) -> None:
+    cut = ToolCall(name="f", id="c", arguments='{"a":', open=True)
+    for answer in (Response(items=[cut], finish_reason=reason), Response(cut=cut, finish_reason=reason)):
+        again = API.render_response(answer, ASKED)
+        assert isinstance(again.value, dict)
+        assert ['{"a":'] == [call["function"]["arguments"] for call in message_of(again.value)["tool_calls"]]
+        word = reason if reason == "content_filter" else "length"
+        assert word == again.value["choices"][0]["finish_reason"]
+        assert [("$.finish_reason", "approximated")] * (word != reason) == kinds(again.losses)
+        read = API.parse_response(again.data)
+        assert ([], cut) == (read.items, read.cut and replace(read.cut, at=""))
+
+
+def test_a_call_of_free_text_that_was_cut_off_is_not_written() -> None:
+    items: list[Item] = [ToolCall(name="f", id="c", arguments="a", custom=True, open=True)]
     again = API.render_response(Response(items=items, finish_reason="length"), ASKED)
     assert isinstance(again.value, dict)
     assert "tool_calls" not in message_of(again.value)
-    assert "length" == again.value["choices"][0]["finish_reason"]
     assert [("items[0]", "dropped")] == kinds(again.losses)
 
 

@@ -295,10 +295,16 @@ def test_a_call_that_the_limit_cut_off_is_left_out_and_an_issue() -> None:
     assert ["unclosed_call"] == [issue.kind for issue in response.issues]
 
 
-def test_a_call_that_a_backend_left_open_is_not_told() -> None:
+@pytest.mark.parametrize("reason", ["length", "tool_calls"])
+def test_a_call_that_a_backend_left_open_is_told_as_incomplete(reason: str) -> None:
     cut = ToolCall(name="f", arguments='{"a', id="c", open=True)
-    body, losses = with_losses(said(cut, reason="length"))
-    assert ([], [("items[0]", "dropped")]) == (body["output"], losses)
+    for answer in (said(cut, reason=reason), said(reason=reason, cut=cut)):
+        body, _ = with_losses(answer)
+        assert ["incomplete", "incomplete"] == [body["status"], *[item["status"] for item in body["output"]]]
+        assert ('{"a', "max_output_tokens") == (body["output"][0]["arguments"], body["incomplete_details"]["reason"])
+        again = API.parse_response(json.dumps(body))
+        assert again.cut is not None
+        assert ([], "f", "c", '{"a') == (again.items, again.cut.name, again.cut.id, again.cut.arguments)
     whole = ToolCall(name="f", arguments='{"a": 1}', id="c", open=True)
     assert 1 == len(written(said(whole, reason="length"))["output"])
 

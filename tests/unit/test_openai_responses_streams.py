@@ -86,7 +86,7 @@ def test_a_thought_and_a_call_are_told_in_the_order_of_the_api() -> None:
         "content_part.done",
         "output_item.done",
         "output_item.added",
-        "function_call_arguments.delta",
+        *["function_call_arguments.delta"] * 5,
         "function_call_arguments.done",
         "output_item.done",
         "completed",
@@ -96,7 +96,7 @@ def test_a_thought_and_a_call_are_told_in_the_order_of_the_api() -> None:
 def test_free_text_has_events_of_its_own() -> None:
     call = ToolCall(name="g", arguments="*** x", id="c", custom=True)
     names = types_of(stream(answer(call, reason="tool_calls")))
-    assert ["custom_tool_call_input.delta", "custom_tool_call_input.done"] == names[3:5]
+    assert [*["custom_tool_call_input.delta"] * 3, "custom_tool_call_input.done"] == names[3:7]
 
 
 def test_free_text_that_the_model_writes_as_json_is_told_once_it_is_known() -> None:
@@ -183,8 +183,8 @@ def test_a_call_that_ends_under_another_id_and_with_other_arguments_keeps_the_id
     )
     (item,) = last(data)["output"]
     assert ("call_1", "{}") == (item["call_id"], item["arguments"])
-    assert ["{}"] == [body["delta"] for body in payloads(data) if "delta" in body]
-    assert ["items[0].id"] == [loss.path for loss in writer.losses]
+    assert ['{"a'] == [body["delta"] for body in payloads(data) if "delta" in body]
+    assert ["items[0].id", "items[0].arguments"] == [loss.path for loss in writer.losses]
 
 
 def test_what_the_pieces_left_out_is_told_at_the_end() -> None:
@@ -280,16 +280,20 @@ def test_the_token_limit_makes_the_last_text_incomplete() -> None:
     assert done == [item["status"] for item in bodies[-1]["response"]["output"]]
 
 
-def test_a_call_that_the_limit_cut_off_is_never_done() -> None:
-    told = drawn.told(Response(items=[TEXT], finish_reason="length"), drawn.in_pieces(2), CALL)
+@pytest.mark.parametrize("reason", ["length", "stop", "tool_calls"])
+def test_a_call_that_was_cut_off_is_incomplete_and_so_is_the_response(reason: str) -> None:
+    told = drawn.told(Response(items=[TEXT], finish_reason=reason), drawn.in_pieces(2), CALL)
     writer = API.stream_renderer(REQUEST)
     data = writer.send(told)
-    names = types_of(data)
-    assert not any(name.startswith("function_call") for name in names)
-    assert 1 == names.count("output_item.done")
-    assert ["message"] == [item["type"] for item in last(data)["output"]]
-    assert [("items[1]", "approximated")] == [(loss.path, loss.kind) for loss in writer.losses]
-    assert "completed" == last(data)["output"][0]["status"]  # the limit met what came behind it
+    assert "function_call_arguments.done" not in types_of(data)
+    output = last(data)["output"]
+    assert [("message", "completed"), ("function_call", "incomplete")] == [
+        (item["type"], item["status"]) for item in output
+    ]
+    assert CALL.arguments == output[1]["arguments"]
+    assert output == [body["item"] for body in payloads(data) if body["type"] == "response.output_item.done"]
+    assert ("incomplete", "max_output_tokens") == (last(data)["status"], last(data)["incomplete_details"]["reason"])
+    assert ("items[1]", "approximated") == (writer.losses[0].path, writer.losses[0].kind)
 
 
 def test_a_whole_call_is_complete_even_at_the_limit() -> None:
@@ -303,26 +307,26 @@ def test_a_call_is_not_done_when_the_answer_fails_right_behind_it() -> None:
     assert ["function_call"] == [item["type"] for item in last(data)["output"]]
 
 
-def test_a_call_that_turned_out_to_be_none_is_not_in_the_output() -> None:
+def test_a_call_that_turned_out_to_be_none_is_incomplete_in_the_output() -> None:
     start: list[Event] = [PartStart(0, drawn.head_of(CALL)), PartDelta(0, "{"), PartEnd(0, None)]
     data = stream([*start, *shifted(answer(TEXT), 1)])
-    assert ["message"] == [item["type"] for item in last(data)["output"]]
-    assert ("completed", [0]) == (
+    assert ["function_call", "message"] == [item["type"] for item in last(data)["output"]]
+    assert ("incomplete", [0, 1]) == (
         last(data)["status"],
         [b["output_index"] for b in payloads(data) if b["type"].endswith("item.done")],
     )
 
 
-def test_a_call_that_a_backend_left_open_is_never_done() -> None:
+def test_a_call_that_a_backend_left_open_is_incomplete() -> None:
     cut = ToolCall(name="f", arguments='{"a', id="c", open=True)
     data = stream(answer(cut, reason="length"))
-    assert ([], "incomplete") == (last(data)["output"], last(data)["status"])
-    assert "output_item.done" not in types_of(data)
+    (item,) = last(data)["output"]
+    assert ('{"a', "incomplete", "incomplete") == (item["arguments"], item["status"], last(data)["status"])
 
 
-def test_a_part_that_is_still_going_on_at_the_end_is_not_in_the_output() -> None:
+def test_a_call_that_is_still_going_on_at_the_end_is_incomplete() -> None:
     data = stream([PartStart(0, drawn.head_of(CALL)), PartDelta(0, "{"), MessageEnd("length")])
-    assert [] == last(data)["output"]
+    assert [("{", "incomplete")] == [(item["arguments"], item["status"]) for item in last(data)["output"]]
 
 
 @pytest.mark.parametrize("told", [0, 1, 3])

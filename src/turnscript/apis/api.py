@@ -194,6 +194,9 @@ class Rendering:
 # The contract.
 
 
+Calls = Literal["live", "whole"]
+
+
 class Reply(Struct, frozen=True):
     """How an answer is told: what a server decides, and neither the request nor the model says.
 
@@ -206,6 +209,7 @@ class Reply(Struct, frozen=True):
     for an API that numbers them. `any_stop`: a stop string that was met is the client's, though the request lists none.
     `direct`: the model made its calls itself, and no program did for it, for an API that says so. `sampling`: what the
     model samples with, by the names of settings, as far as that is known, for an API that says so. `members`: more.
+    `calls`: whether a stream tells the arguments of calls as they come, or each call when it is complete.
     """
 
     id: str | None = None
@@ -220,6 +224,7 @@ class Reply(Struct, frozen=True):
     direct: bool = False
     sampling: Mapping[str, Any] = {}
     members: Mapping[str, Any] = {}
+    calls: Calls = "live"
 
 
 PLAIN = Reply()
@@ -454,10 +459,10 @@ class Api(ABC):
     def stream_parser(self) -> StreamParser:
         """A parser for a stream of this API."""
 
-    def stream_renderer(self, request: Request, reply: Reply = PLAIN) -> StreamRenderer:
-        """A writer of the stream that answers a request."""
+    def stream_renderer(self, request: Request, reply: Reply = PLAIN, *, calls: Calls | None = None) -> StreamRenderer:
+        """A writer of the stream that answers a request. `calls`: instead of what the reply says of them."""
         try:
-            return self.write_stream(request, reply)
+            return self.write_stream(request, reply if calls is None else replace(reply, calls=calls))
         except MISTAKES:
             refuse_mistakes(request=request)
             raise

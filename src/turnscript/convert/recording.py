@@ -24,7 +24,7 @@ from turnscript.apis.shared.answers import head_of
 from turnscript.convert.registry import apis, get_api, origin_of
 from turnscript.core.conversation import Assistant, Issue, Item, Request, Response, Thinking, Usage, text_content
 from turnscript.core.errors import InvalidRequest, TurnscriptError, UpstreamError
-from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold, unfold
+from turnscript.core.events import Event, LastCall, MessageEnd, PartDelta, PartEnd, PartStart, fold, unfold
 from turnscript.core.exchange import Exchange
 from turnscript.core.json_text import Json, is_json, is_object, read_object
 from turnscript.core.losses import Loss
@@ -260,13 +260,20 @@ def pieces_of(source: bytes | str) -> Iterator[bytes]:
 def read_recording(pieces: Iterable[bytes], recording: Recording) -> Response | None:
     """The answer in a recording, whole or as far as it was told; None if none had begun. Raises as a recording does."""
     events: list[Event] = []
+    last = LastCall()
     for piece in pieces:
-        events += [event for event in recording.feed(piece) if type(event) is not PartDelta]
-    events += recording.close()
+        told = recording.feed(piece)
+        for event in told:
+            last.note(event)
+        events += [event for event in told if type(event) is not PartDelta]
+    told = recording.close()
+    for event in told:
+        last.note(event)
+    events += told
     if not isinstance(events[-1] if events else None, MessageEnd):
         return None
     response = fold(events)
-    response.raw = None
+    response.raw, response.cut = None, last.cut
     return response
 
 

@@ -486,7 +486,8 @@ class Response(Comparable, Struct, eq=False, kw_only=True, gc=False):
 
     `raw` is the text as it was generated, if it came from a prompt. `origin`: the API whose members `extra` holds, that
     of the response and those of its items; None when it was built by hand or generated. `logprobs`: the tokens of its
-    texts, by the place of the text in `items`, where they were asked for and told.
+    texts, by the place of the text in `items`, where they were asked for and told. `cut`: the call in which the answer
+    ended, as far as it had come. It is none of the items, because nobody may run it.
     """
 
     items: list[Item] = []
@@ -500,6 +501,7 @@ class Response(Comparable, Struct, eq=False, kw_only=True, gc=False):
     extra: Extra = {}
     origin: str | None = None
     logprobs: dict[int, list[TokenLogprob]] = {}
+    cut: ToolCall | None = None
 
 
 def text_content(content: Iterable[Part]) -> str:

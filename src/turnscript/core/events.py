@@ -32,11 +32,14 @@ from turnscript.core.logprobs import TokenLogprob
 
 
 class PartStart(Struct, gc=False):
-    """A part begins. `part` is its item without content; a call has its name and id already."""
+    """A part begins. `part` is its item without content; a call has its name and id already. A parser tells a call when
+    it is certain that there is one, but not that it will be whole. `origin`: as at its end.
+    """
 
     index: int
     part: Item
     raw: str = ""
+    origin: str | None = None
 
 
 class PartDelta(Struct, gc=False):
@@ -61,7 +64,7 @@ class NextText(PartDelta, gc=False):
 
 
 class PartEnd(Struct, gc=False):
-    """A part is complete. `part` is the whole item; None when what began as a call turned out to be none.
+    """A part is complete. `part` is the whole item; None for a call that was cut off, or turned out to be none.
 
     `origin`: the API whose members the `extra` of the part holds, as in `Response.origin`.
     """
@@ -118,7 +121,8 @@ def fold(events: Iterable[Event]) -> Response:
     except (AttributeError, TypeError):
         raise no_event("fold takes", told) from None
     tokens: dict[int, list[TokenLogprob]] = {}
-    for event in [event for event in told if type(event) is not PartDelta]:  # by far the most
+    others = [event for event in told if type(event) is not PartDelta]  # by far the fewest
+    for event in others:
         if isinstance(event, PartEnd):
             if event.part is not None:
                 if event.index in tokens:
@@ -133,7 +137,56 @@ def fold(events: Iterable[Event]) -> Response:
             response.issues.extend(event.issues)
             response.id, response.model, response.extra = event.id, event.model, event.extra
             response.origin = event.origin
+    response.cut = _cut_call(told, others)
     return response
+
+
+def _cut_call(told: list[Event], others: list[Event]) -> ToolCall | None:
+    last = LastCall()
+    for event in others:
+        if not isinstance(event, PartDelta):
+            last.note(event)
+    if last.begun is not None:
+        for event in told:
+            if isinstance(event, PartDelta):
+                last.note(event)
+    return last.cut
+
+
+class LastCall:
+    """The call that events tell last, as long as it is not whole. `begun`: its start."""
+
+    __slots__ = ("_pieces", "begun")
+
+    def __init__(self) -> None:
+        self.begun: PartStart | None = None
+        self._pieces: list[str] = []
+
+    def note(self, event: Event) -> None:
+        """Note one more event. A text that begins behind a call holds what the call turned out to be."""
+        begun = self.begun
+        if isinstance(event, PartDelta):
+            if begun is not None and event.index == begun.index:
+                self._pieces.append(event.text)
+        elif isinstance(event, PartStart):
+            self.begun, self._pieces = event if isinstance(event.part, ToolCall) else None, []
+        elif isinstance(event, PartEnd) and begun is not None and event.index == begun.index:
+            self.begun = begun if event.part is None else None
+
+    @property
+    def cut(self) -> ToolCall | None:
+        """The call, with the arguments that it has by now."""
+        if self.begun is None:
+            return None
+        assert isinstance(self.begun.part, ToolCall)
+        return cut_call(self.begun.part, "".join(self._pieces))
+
+
+def cut_call(call: ToolCall, arguments: str) -> ToolCall:
+    """A call that was cut off, as a response tells it."""
+    kept = ToolCall(name=call.name, arguments=arguments, id=call.id, namespace=call.namespace, custom=call.custom)
+    kept.open, kept.at = True, call.at
+    return kept
 
 
 def no_event(taker: str, given: Iterable[object]) -> TypeError:
@@ -148,12 +201,18 @@ def unfold(response: Response) -> list[Event]:
     events: list[Event] = []
     for index, item in enumerate(response.items):
         head, text = _opened(item)
-        events.append(PartStart(index, head))
+        events.append(PartStart(index, head, origin=response.origin))
         if text and index in response.logprobs:
             events.append(ScoredDelta(index, text, tokens=response.logprobs[index]))
         elif text:
             events.append(PartDelta(index, text))
         events.append(PartEnd(index, item, origin=response.origin))
+    if response.cut is not None:
+        index = len(response.items)
+        head, text = _opened(response.cut)
+        events.append(PartStart(index, head, origin=response.origin))
+        events += [PartDelta(index, text)] * bool(text)
+        events.append(PartEnd(index, None, origin=response.origin))
     end = MessageEnd(response.finish_reason, response.stop_sequence, response.usage, list(response.issues))
     end.id, end.model, end.extra, end.origin = response.id, response.model, response.extra, response.origin
     return [*events, end]
@@ -162,7 +221,7 @@ def unfold(response: Response) -> list[Event]:
 def _opened(item: Item) -> tuple[Item, str]:
     """An item as its start tells it, and the text that its deltas tell; none where they could not tell all of it."""
     if isinstance(item, ToolCall):
-        return replace(item, arguments="", extra={}), item.arguments
+        return replace(item, arguments="", open=False), item.arguments
     if not isinstance(item, Assistant | Thinking):
         return item, ""
     refused = any(isinstance(part, Refusal) for part in item.content)

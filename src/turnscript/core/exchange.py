@@ -87,6 +87,7 @@ def archived(exchange: Exchange) -> Request:
         "issues": [_issue(issue) for issue in response.issues] or None,
         "logprobs": msgspec.to_builtins(response.logprobs, str_keys=True) or None,
         "raw": response.raw,
+        "cut": None if response.cut is None else {key: getattr(response.cut, key) for key in _Cut.__struct_fields__},
     }
     fields: dict[str, object] = {key: value for key, value in told.items() if value is not None}
     if response.origin != request.origin:
@@ -123,6 +124,14 @@ class _Counts(Usage, forbid_unknown_fields=True):
     pass
 
 
+class _Cut(Struct):
+    name: str
+    arguments: str
+    id: str | None = None
+    namespace: str | None = None
+    custom: bool = False
+
+
 class _Told(Struct):
     id: str | None = None
     model: str | None = None
@@ -134,6 +143,7 @@ class _Told(Struct):
     issues: list[Issue] = []
     logprobs: dict[int, list[TokenLogprob]] = {}
     raw: str | None = None
+    cut: _Cut | None = None
     origin: str | UnsetType | None = UNSET
 
 
@@ -173,6 +183,7 @@ def exchange_of(request: Request) -> Exchange:
         extra={key: value for key, value in fields.items() if key not in NAMED} | hidden,
         origin=request.origin if told.origin is UNSET else told.origin,
         logprobs=told.logprobs,
+        cut=None if told.cut is None else ToolCall(**msgspec.structs.asdict(told.cut), open=True),
     )
     return Exchange(replace(request, conversation=Conversation(asked, request.tools), archived=rest), response)
 

@@ -246,6 +246,122 @@ def is_object(text: str) -> bool:
     return True
 
 
+_SPACE = re.compile(r"[ \t\r\n]*")
+_PAIR = r"u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_IN_STRING = re.compile(rf'(?:[^"\\\x00-\x1f]+|\\(?:["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{{4}}|{_PAIR}))*')
+_PART_OF_ESCAPE = re.compile(
+    r"\\(?:u(?:[0-9a-fA-F]{0,3}|[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?))?\Z"
+)
+_SCALAR = re.compile(r"(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)(?=[ \t\r\n,}\]])")
+_PART_OF_SCALAR = re.compile(r"[-+.0-9a-zE]*\Z")
+_CLOSES = {"{": "}", "[": "]"}
+is_plain = re.compile(r'[^"\\\x00-\x1f]*').fullmatch
+
+
+class Beginning:
+    """Checks a JSON object while its text comes: what `take` gives is the beginning of one. Numbers, words and escapes
+    are given when they are complete, and nothing from where the text is that of no object.
+
+    `whole`: how much of what was given last ends behind a value, or behind what opens one. `inside`: it ended in a
+    string, of which all may be given that `is_plain`.
+    """
+
+    __slots__ = ("_expects", "_held", "_opened", "inside", "whole")
+
+    def __init__(self) -> None:
+        self.whole = 0
+        self.inside = False
+        self._opened: list[str] = []
+        self._expects = "object"
+        self._held = ""
+
+    def take(self, text: str) -> str:
+        """More of the text; returns what is given now."""
+        text, self._held = self._held + text, ""
+        position = 0
+        while position < len(text) and not (self._expects == "nothing" or self._held):
+            if self._expects in ("in key", "in text"):
+                position = self._string(text, position)
+            else:
+                position = _SPACE.match(text, position).end()  # type: ignore[union-attr]
+                position = self._token(text, position) if position < len(text) else position
+        self.inside = self._expects == "in text" and not self._held
+        return text[:position]
+
+    @property
+    def closing(self) -> str:
+        """What closes all that is open."""
+        return "".join([_CLOSES[one] for one in reversed(self._opened)])
+
+    def _string(self, text: str, position: int) -> int:
+        position = _IN_STRING.match(text, position).end()  # type: ignore[union-attr]
+        if position == len(text):
+            return position
+        if text[position] != '"':
+            self._wait(text, position, _PART_OF_ESCAPE)
+            return position
+        if self._expects == "in key":
+            self._expects = ":"
+        else:
+            self._end_value(position + 1)
+        return position + 1
+
+    def _token(self, text: str, position: int) -> int:
+        expects, char = self._expects, text[position]
+        closes = bool(self._opened) and char == _CLOSES[self._opened[-1]]
+        if closes and expects in (",", "first key", "first value"):
+            self._opened.pop()
+            self._end_value(position + 1)
+        elif expects == char == ":":
+            self._expects = "value"
+        elif expects == char == ",":
+            self._expects = "key" if self._opened[-1] == "{" else "value"
+        elif char == '"' and expects in ("first key", "key"):
+            self._expects = "in key"
+        elif char == '"' and expects in ("first value", "value"):
+            self._expects = "in text"
+        elif (char == "{" and expects == "object") or (char in _CLOSES and expects in ("first value", "value")):
+            self._opened.append(char)
+            self._expects = "first key" if char == "{" else "first value"
+            self.whole = position + 1
+        else:
+            return self._scalar(text, position)
+        return position + 1
+
+    def _scalar(self, text: str, position: int) -> int:
+        found = _SCALAR.match(text, position) if self._expects in ("first value", "value") else None
+        if found is not None:
+            self._end_value(found.end())
+            return found.end()
+        if self._expects in ("first value", "value"):
+            self._wait(text, position, _PART_OF_SCALAR)
+        else:
+            self._expects = "nothing"
+        return position
+
+    def _wait(self, text: str, position: int, part: re.Pattern[str]) -> None:
+        """Keep the beginning of something that is not complete; anything else is of no object."""
+        if part.match(text, position):
+            self._held = text[position:]
+        else:
+            self._expects = "nothing"
+
+    def _end_value(self, position: int) -> None:
+        self.whole = position
+        self._expects = "," if self._opened else "over"
+
+
+def closed(text: str) -> str:
+    """The object that JSON is so far which was cut off: closed, and without the value that is not whole.
+
+    A number at its end may be half of one.
+    """
+    beginning = Beginning()
+    beginning.take(text)
+    whole = text[: beginning.whole] + beginning.closing
+    return whole if is_object(whole) else "{}"
+
+
 def is_json(text: str) -> bool:
     """Whether `text` is one valid JSON value."""
     try:

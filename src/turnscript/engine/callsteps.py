@@ -214,7 +214,7 @@ class CallSteps(Teller):
             if self._said:
                 self._events.append(PartEnd(self._index, None, self._raw()))
             # If the limit has cut it, only the raw answer has the beginning.
-            dropped = is_cut(self._finish) and not self._the_place().segment.tentative
+            dropped = is_cut(self._finish) and (self._said or not self._the_place().segment.tentative)
             self._call_issue("unclosed_call", "the text ends inside a call", len(self._held), dropped)
             if dropped:
                 return

@@ -6,7 +6,7 @@ nothing is raised and no byte is lost. A `CallGate` stands between a parser and 
 a `CallPolicy` says about calls with faults:
 
 - `pass`: they go out as they are, live. Clients have their own checks and their own words for the model.
-- `text`: they are answered as text, exactly as the model wrote them.
+- `text`: they are answered as text, exactly as the model wrote them, and only that.
 - `retry`: the caller generates once more from where the call began; the second time `fallback` decides.
 
 A text that began as a call and that no parser can read as one is told as text, or made again like any other.
@@ -257,6 +257,7 @@ class CallGate:
         self._told: dict[int, int] = {}  # of parts that have begun: how much of them is out (`_size`)
         self._held: list[Event] = []  # a call that is not complete, or the start of a text; before it the end of a part
         self._in_call = False
+        self._none: int | None = None  # the part that began as a call, is held, and came to nothing
         self._left = 0  # calls that went out
         self._issues: list[Issue] = []
         self._skip_raw = 0
@@ -314,11 +315,14 @@ class CallGate:
         self._skip_text = {index: told - said.get(index, -1) for index, told in self._told.items()}
         self._skip_text = {index: count for index, count in self._skip_text.items() if count > 0}
         self._action = self._policy.fallback
-        self._held, self._in_call, self.wants_retry = [], False, False
+        self._held, self._in_call, self._none, self.wants_retry = [], False, None, False
 
     # Passing on.
 
     def _take(self, event: Event, out: list[Event]) -> None:
+        if self._none is not None and not isinstance(event, MessageEnd):
+            event = self._without_call(event, self._none, out)
+        self._none = None
         if isinstance(event, PartStart) and isinstance(event.part, ToolCall):
             event = self._named(event, event.part)
             if self._action == "pass":
@@ -338,6 +342,16 @@ class CallGate:
             self._release(out)
             self._pass(self._ended(event) if isinstance(event, MessageEnd) else event, out)
 
+    def _without_call(self, event: Event, index: int, out: list[Event]) -> Event:
+        """What follows a call that turned out to be none takes what was read of it; nothing else is told of that."""
+        held = self._held
+        begin = next(at for at, one in enumerate(held) if isinstance(one, PartStart) and one.index == index)
+        self._held, raw = held[:begin], raw_text(held[begin:])
+        self._release(out)
+        event = copy(event)
+        event.raw = raw + event.raw
+        return event
+
     def _end(self, event: PartEnd, out: list[Event]) -> None:
         """The end of a part whose events went out live."""
         self._release(out)
@@ -355,7 +369,7 @@ class CallGate:
     def _decide(self, event: PartEnd, out: list[Event]) -> None:
         self._in_call = False
         if not isinstance(event.part, ToolCall):
-            self._release(out)
+            self._none = event.index  # if the answer ends there, it was cut off, and goes out as that
             return
         event = self._renamed(event, event.part)
         assert isinstance(event.part, ToolCall)
@@ -415,7 +429,7 @@ class CallGate:
             return event
         part = copy(call)
         part.name = name
-        return PartStart(event.index, part, event.raw)
+        return PartStart(event.index, part, event.raw, event.origin)
 
     def _renamed(self, event: PartEnd, call: ToolCall) -> PartEnd:
         name = self._name(call)

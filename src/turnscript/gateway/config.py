@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from turnscript.apis.api import Calls
 from turnscript.backends.backend import Facts
 from turnscript.convert.registry import get_backend
 from turnscript.core.errors import InvalidRequest, UnknownName, Unsupported
@@ -267,6 +268,7 @@ class Model(Struct, frozen=True, kw_only=True):
     normalize_json: Annotated[bool, Flag()] = False
     grammar: Annotated[Literal["auto", "off"], Choice(("auto", "off"))] = "auto"
     completions: Annotated[Completions | None, Choice(("wrap", "raw"))] = None
+    calls: Annotated[Calls, Choice(("live", "whole"))] = "live"
     thinking: Annotated[Thinking, Choice(("auto", "on", "off"))] = "auto"
     thoughts: Annotated[tuple[str, ...], Texts("kinds of thought")] = ()
     efforts: Annotated[Efforts, Section(Efforts)] = Efforts()

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from turnscript.backends.backend import Piece
 from turnscript.convert.recording import losses_in_source_words
 from turnscript.core.conversation import Issue, Item, Response, Thinking, Usage, dropped, text_content
-from turnscript.core.events import Event, MessageEnd, PartEnd
+from turnscript.core.events import Event, LastCall, MessageEnd, PartEnd
 from turnscript.core.finish_reasons import is_cut
 from turnscript.core.losses import Loss
 from turnscript.gateway.blanks import Blanks
@@ -156,6 +156,7 @@ class Generation:
         self._raw: list[str] = []
         self._length = 0
         self._passed: list[str] = []
+        self._last_call = LastCall()
         self.response = Response()
         self.own = Response()
         self._prompt_tokens = prompt_tokens
@@ -309,6 +310,8 @@ class Generation:
             for stage in self._outward:
                 events = stage.feed(events)
             _keep(events, self.response.items)
+        for event in events:
+            self._last_call.note(event)
         return events
 
     @property
@@ -345,6 +348,7 @@ class Generation:
             self.response.items = self.own.items
         if self.scoring is not None:
             self.response.logprobs = self.scoring.found
+        self.response.cut = self._last_call.cut
         raw = "".join(self._passed) if self._watching else self.text
         for response in (self.response, self.own):
             response.raw = raw

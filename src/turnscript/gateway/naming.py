@@ -173,7 +173,7 @@ class Restorer:
             return event
         if origin.shim:
             self._open[event.index] = (Unwrapper(), [])
-        return PartStart(event.index, _named(call, origin), event.raw)
+        return PartStart(event.index, _named(call, origin), event.raw, event.origin)
 
     def _end(self, event: PartEnd, out: list[Event]) -> None:
         _, told = self._open.pop(event.index, (None, None))

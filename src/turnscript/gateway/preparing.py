@@ -147,6 +147,7 @@ class Prepared(Struct, kw_only=True):
             policy.incomplete_as,
             request_id,
             direct=True,
+            calls=self.served.model.calls,
             sampling={**self.served.facts.sampling, **self.ask.sampling},
         )
 

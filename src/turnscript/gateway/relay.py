@@ -123,7 +123,7 @@ class RelayedAnswer(Generation):
         self.finish, self.usage = end.finish_reason, self.used
         events = self._passed_on([replace(end, usage=self.usage)])
         self.response = fold(self._told)
-        self.response.raw = None
+        self.response.raw, self.response.cut = None, self._last_call.cut
         return events
 
     def lost(self) -> list[Loss]:
@@ -134,6 +134,8 @@ class RelayedAnswer(Generation):
         for stage in self._outward:
             events = stage.feed(events)
         self._told += [event for event in events if type(event) is not PartDelta]
+        for event in events:
+            self._last_call.note(event)
         return events
 
 

@@ -11,7 +11,7 @@
 | `id` `model`; every other member | the same; `extra`, but for those that are null here unless they say something |
 
 Whether the last call of a response that met a limit is whole cannot be seen, because a server completes what was cut:
-such a call is not told at all, it becomes an issue.
+such a call is no item, it becomes an issue and `Response.cut`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from turnscript.apis.api import Body, leftover
 from turnscript.apis.shared.answers import invalid_count, missing_count, nameless, read_count
 from turnscript.core.conversation import Assistant, Extra, Issue, Item, Response, Thinking, ToolCall, Usage
 from turnscript.core.errors import InvalidRequest
+from turnscript.core.events import cut_call
 from turnscript.core.json_text import NULL, Json, json_of, read_list, read_object
 from turnscript.core.losses import Indexed
 from turnscript.core.payloads import Source, body_bytes
@@ -224,7 +225,8 @@ def read_response(source: Source, api: str) -> Response:
     last = response.items[-1] if response.items else None
     if response.finish_reason in CUTTING and isinstance(last, ToolCall):
         del response.items[-1]
-        response.issues.append(cut_call(last.name, last.arguments))
+        response.cut = cut_call(last, last.arguments)
+        response.issues.append(cut_short(last.name, last.arguments))
     response.issues += [nameless(item.arguments) for item in response.items if _is_nameless(item)]
     response.items = [item for item in response.items if not _is_nameless(item)]
     return response
@@ -252,7 +254,7 @@ def finish_reason(word: str | None) -> str | None:
     return REASONS.get(word, word) if word else None
 
 
-def cut_call(name: str, arguments: str) -> Issue:
+def cut_short(name: str, arguments: str) -> Issue:
     """The issue for a call that a limit may have cut."""
     return Issue("cut_call", f"the answer met its limit in a call of {name!r}, so it is not told; so far: {arguments}")
 

@@ -23,7 +23,7 @@ from turnscript.apis.anthropic_messages.response import (
 )
 from turnscript.apis.anthropic_messages.writing import NO_ARGUMENTS, TAKEN, PartWriter, is_text, no_arguments
 from turnscript.apis.api import OFFICIAL, Api, Body, Rendering, Reply, merge
-from turnscript.apis.shared.answers import is_whole, lose_foreign, one_text, tier_of
+from turnscript.apis.shared.answers import CUT_CALL, UNTOLD, is_whole, lose_foreign, one_text, tier_of
 from turnscript.core.call_pairing import legal_id, unused_id
 from turnscript.core.conversation import (
     Assistant,
@@ -40,10 +40,11 @@ from turnscript.core.conversation import (
     text_content,
 )
 from turnscript.core.finish_reasons import check_end, meaning
-from turnscript.core.json_text import Json, is_object, json_of
+from turnscript.core.json_text import Json, closed, is_object, json_of
 from turnscript.core.losses import Loss, LossKind
 from turnscript.core.source_paths import NOT_HERE
 
+LATE = "it was not known when the block began"
 _TIERS = frozenset({"standard", "priority", "batch"})
 
 
@@ -51,7 +52,7 @@ class AnswerWriter:
     """Writes the blocks of one response. `losses`: what they could not say. `whole`: they go into one body.
 
     `origin` is the API whose unnamed members the next items, or the response, hold. `any_stop` and `direct`: as in a
-    reply.
+    reply; `holds`: streams tell calls when they are complete.
     """
 
     def __init__(self, request: Request, api: Api, *, whole: bool) -> None:
@@ -61,7 +62,7 @@ class AnswerWriter:
         self.omits_thinking = request.settings.thinking is not None and request.settings.thinking.display == "omitted"
         self.model = request.settings.model
         self._stops = request.settings.stop or []
-        self.any_stop = self.direct = False
+        self.any_stop = self.direct = self.holds = False
         self._seed = _seed(request)
         self._taken = {item.id for item in request.items if isinstance(item, ToolCall)}
         self._numbers: dict[str, int] = {}
@@ -76,16 +77,13 @@ class AnswerWriter:
         self.origin: str | None = None
         self._written = False
         self._last_call = ""  # where the last block stood, if it is a call
+        self.cut = False  # whether a call was told as it came, and is not whole
 
     # Items.
 
     def blocks(self, item: Item) -> list[Any]:
         """The blocks for the next item: none for an empty text, which clients cannot send back."""
-        place = item.at or f"items[{self._count}]"
-        self._places.clear()
-        self._places[id(item)] = place
-        self._count += 1
-        self.rendering.foreign = self._foreign
+        place = self._note(item)
         write = _WRITERS.get(type(item))
         if write is None:
             self.lose(item, "", "dropped", f"an answer here has nothing like a {item.kind}")
@@ -95,6 +93,15 @@ class AnswerWriter:
             self._written = True
             self._last_call = place if isinstance(item, ToolCall) else ""
         return blocks
+
+    def _note(self, item: Item) -> str:
+        """Note the next item; returns where it stands."""
+        place = item.at or f"items[{self._count}]"
+        self._places.clear()
+        self._places[id(item)] = place
+        self._count += 1
+        self.rendering.foreign = self._foreign
+        return place
 
     def end(self, word: str | None) -> None:
         """Report a call that a limit seems to have cut: the last block of a whole answer, which says no more of it.
@@ -179,10 +186,8 @@ class AnswerWriter:
 
     def _tool_use(self, item: ToolCall) -> list[Any]:
         if not is_whole(item):
-            self.lose(item, "", "dropped", "the call was cut off: nobody may run it")
-            return []
-        self._calls += 1
-        block: Body = {"type": "tool_use", "id": self._call_id(item), "name": item.name}
+            return self._unfinished(item)
+        block = self._call_head(item)
         if no_arguments(item):
             self.lose(item, "", "approximated", NO_ARGUMENTS)
             block["input"] = Json(b"{}")
@@ -194,15 +199,53 @@ class AnswerWriter:
             block["input"] = Json(item.arguments.encode())
             if self._whole and item.arguments.strip() != item.arguments:
                 self.lose(item, "", "approximated", "white space around the arguments is no part of an object")
+        self._unheld(item, item_id=item.item_id)
+        if item.extra:
+            self.rendering.put_extra(block, item.extra, self._at(item))
+        return [block]
+
+    def cut_call(self, item: ToolCall) -> list[Any]:
+        """The block for the call in which the answer ended."""
+        self._note(item)
+        return self._unfinished(item)
+
+    def _unfinished(self, item: ToolCall) -> list[Any]:
+        """A call that was cut off, as clients make one of the stream that tells it."""
+        if self.holds or item.custom or item.arguments.lstrip()[:1] != "{":
+            self.lose(item, "", "dropped", UNTOLD)
+            return []
+        self.cut = self._written = True
+        self.lose(item, "", "approximated", "the call was cut off: what is not whole of its arguments is left out")
+        return [self._call_head(item) | {"input": Json(closed(item.arguments).encode())}]
+
+    def _call_head(self, item: ToolCall) -> Body:
+        self._calls += 1
+        block: Body = {"type": "tool_use", "id": self._call_id(item), "name": item.name, "input": Json(b"{}")}
         if item.namespace is not None:
             block["name"] = f"{item.namespace}__{item.name}"
             self.lose(item, "", "renamed", f"the tool is called {block['name']!r}: there are no namespaces here")
         if self.direct and "caller" not in item.extra:
             block["caller"] = {"type": "direct"}
-        self._unheld(item, item_id=item.item_id)
-        if item.extra:
+        return block
+
+    def begin_call(self, item: ToolCall) -> Body:
+        """The block of a call whose arguments are told as they come: without them, and with what its start told."""
+        self._note(item)
+        block = self._call_head(item)
+        self._written, self._last_call = True, self._at(item)
+        if item.extra and not self._foreign:
             self.rendering.put_extra(block, item.extra, self._at(item))
-        return [block]
+        return block
+
+    def end_call(self, item: ToolCall, block: Body) -> None:
+        """Report what such a call has that came too late for its block."""
+        self._places[id(item)] = item.at or f"items[{self._count - 1}]"
+        self.rendering.foreign = self._foreign
+        self._unheld(item, item_id=item.item_id)
+        rest: Body = {}
+        self.rendering.put_extra(rest, item.extra, self._at(item))
+        for name in rest.keys() - block.keys():
+            self.lose(item, f".{name}", "dropped", LATE)
 
     def _opaque(self, item: Opaque) -> list[Any]:
         if self.rendering.foreign:
@@ -233,7 +276,7 @@ class AnswerWriter:
             self._taken.add(legal)
             return legal
         number = self._calls
-        while (made := f"toolu_{_digest(self._seed, str(number), item.name, item.arguments)}") in self._taken:
+        while (made := f"toolu_{_digest(self._seed, str(number), item.name)}") in self._taken:
             number += 1
         self._taken.add(made)
         return made
@@ -246,12 +289,13 @@ class AnswerWriter:
         Raises UpstreamError for a reason that says the answer failed.
         """
         check_end(reason)
-        if reason == "stop" and stop_sequence is not None and (self.any_stop or stop_sequence in self._stops):
+        asked = self.any_stop or stop_sequence in self._stops
+        if reason == "stop" and stop_sequence is not None and asked and not self.cut:
             return {"stop_reason": "stop_sequence", "stop_sequence": stop_sequence}
         if stop_sequence is not None:
             detail = f"{stop_sequence!r} is no stop string of the client's, or not why the answer ended"
             self.rendering.lose("$.stop_sequence", "dropped", detail)
-        word = self._stop_reason(reason)
+        word = self._not_whole(self._stop_reason(reason))
         end: Body = {"stop_reason": word, "stop_sequence": None}
         if word == "refusal" and self._refusal is not None:
             end["stop_details"] = {"type": "refusal", "category": None, "explanation": self._refusal}
@@ -275,6 +319,13 @@ class AnswerWriter:
             self._end_is("end_turn", "the answer calls no tool")
             return "end_turn"
         return word
+
+    def _not_whole(self, word: str | None) -> str | None:
+        """The same, where a call that was told is not whole: then it is no good end."""
+        if not self.cut or finish_reason(word) in CUTTING:
+            return word
+        self._end_is("max_tokens", CUT_CALL)
+        return "max_tokens"
 
     def _end_is(self, word: str, why: str) -> None:
         self.rendering.lose("$.finish_reason", "approximated", f"{word!r}, because {why}")
@@ -333,8 +384,10 @@ def write_response(response: Response, request: Request, api: Api, reply: Reply)
 def _write_any(response: Response, request: Request, api: Api, reply: Reply) -> tuple[Body, list[Loss]]:
     writer = AnswerWriter(request, api, whole=True)
     writer.origin, writer.any_stop, writer.direct = response.origin, reply.any_stop, reply.direct
+    writer.holds = reply.calls == "whole"
     id_ = reply.id if reply.id is not None else response.id
     content = [block for item in response.items for block in writer.blocks(item)]
+    content += [] if response.cut is None else writer.cut_call(response.cut)
     content += writer.blank()
     body: Body = {
         "id": id_ if id_ is not None else writer.message_id(_said(response)),

@@ -17,7 +17,7 @@ from turnscript.apis.anthropic_messages.response import (
     CUTTING,
     ORIGIN,
     Tokens,
-    cut_call,
+    cut_short,
     finish_reason,
     head_of,
     item_of,
@@ -251,7 +251,7 @@ class Message:
         block = self._open = Block(wire.index, self._parts, wire.content_block)
         self._model = block.model or self._model
         self._parts += 1
-        self._told.append(PartStart(block.part, block.without_content()))
+        self._told.append(PartStart(block.part, block.without_content(), origin=ORIGIN))
         if block.opening:
             self._told.append(PartDelta(block.part, block.opening))
 
@@ -306,7 +306,7 @@ class Message:
         said = block.said()
         call = block.call(said or "{}")
         if cut:
-            self._issues["cut_call", f"block {block.index}"] = cut_call(call.name, said)
+            self._issues["cut_call", f"block {block.index}"] = cut_short(call.name, said)
             self._told.append(PartEnd(block.part, None))
             return
         if not call.name:

@@ -1,9 +1,10 @@
 """Owns writing events as a stream: which block is open, what is sent of it at once, and what waits until it is whole.
 
-Blocks come one after the other, without gaps in their indexes. Texts and thoughts are sent as they are said. A call is
-sent when it is complete, because what was sent cannot be taken back: a call that a limit cut off is then never told,
-and arguments that are no object can still be wrapped. (Anthropic's own servers hold arguments back in the same way,
-unless a tool asks for `eager_input_streaming`.) A part that begins while another goes on waits for its end too.
+Blocks come one after the other, without gaps in their indexes. Texts, thoughts and the arguments of calls are sent as
+they are said. What was sent cannot be taken back: where a call was cut off, or turned out to be none, its block ends
+there, and the message as one that met its limit. SDKs read an input while it comes, and some raise where it is no JSON:
+so nothing is sent of arguments from where they are no object. Those that never begin like one, and free text, are sent
+when they are complete, wrapped in an object. A part that begins while another goes on waits for its end too.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ import msgspec
 from turnscript.apis.anthropic_messages.blocks import WORDS
 from turnscript.apis.anthropic_messages.errors import encoded, error_body
 from turnscript.apis.anthropic_messages.response import SILENT, SILENT_USAGE, fill, usage_object
-from turnscript.apis.anthropic_messages.response_writing import AnswerWriter
+from turnscript.apis.anthropic_messages.response_writing import LATE, AnswerWriter
 from turnscript.apis.anthropic_messages.writing import is_text
 from turnscript.apis.api import Api, Body, Reply
-from turnscript.apis.shared.answers import came_to_nothing
-from turnscript.core.conversation import Assistant, Extra, Item, Request, Thinking, Usage
+from turnscript.apis.shared.answers import CHANGED, came_to_nothing, is_whole
+from turnscript.core.conversation import Assistant, Extra, Item, Request, Thinking, ToolCall, Usage
 from turnscript.core.errors import TurnscriptError, UpstreamError, half_a_pair
 from turnscript.core.events import (
     Event,
@@ -32,7 +33,7 @@ from turnscript.core.events import (
     ScoredDelta,
     no_event,
 )
-from turnscript.core.json_text import Json, plain, read_list, read_object, text_of
+from turnscript.core.json_text import Beginning, Json, is_object, is_plain, plain, read_list, read_object, text_of
 from turnscript.core.losses import Loss
 from turnscript.core.source_paths import telling
 from turnscript.core.sse import HOLE, frame, template
@@ -47,8 +48,14 @@ _DELTA = "content_block_delta"
 _STOP = b'event: content_block_stop\ndata: {"type":"content_block_stop","index":%d}\n\n'
 _COMPACTED = ("content", "encrypted_content")
 """The members of a compaction that its delta says; all others are in its start."""
-_CHANGED = "it was sent before it was known in full, and became something else"
-_DELTAS = {"text": ("text_delta", "text"), "thinking": ("thinking_delta", "thinking")}
+_DELTAS = {
+    "text": ("text_delta", "text"),
+    "thinking": ("thinking_delta", "thinking"),
+    "tool_use": ("input_json_delta", "partial_json"),
+}
+_NO_CALL = (ToolCall(name=""), None)
+_NO_OBJECT = "its arguments are no JSON object, and what was sent of them cannot be wrapped in one"
+_BLANKS = " \t\r\n"
 _PLAIN = {"text": {"type", "text", "citations"}, "thinking": {"type", "thinking", "signature"}}
 """The members of a block that its deltas say, or every block of its type has."""
 
@@ -67,6 +74,7 @@ class StreamWriter:
         self._named = reply.id is not None
         self._usage = reply.usage or Usage()
         self._request_id = reply.request_id
+        self._holds = reply.calls == "whole"
         self._more = reply.members
         self._api = api.name
         self._out: list[bytes] = []
@@ -77,6 +85,11 @@ class StreamWriter:
         self._sent: list[str] = []  # its text so far; without any, its block is not open yet
         self._closed: list[str] = []  # the texts before it in the same part, each a block that is closed
         self._telling = b""  # the event that tells a delta of it
+        self._call: tuple[ToolCall, str | None] = _NO_CALL  # the call that it is, and whose members that has
+        self._block: Body = {}  # of that, once it is open
+        self._ahead = ""  # white space before the arguments of that
+        self._input = Beginning()  # what of them may be sent
+        self._broken = False  # whether the last block is a call that is not whole
         self._late: list[PartEnd] = []  # parts that ended while another went on
 
     def start(self) -> bytes:
@@ -90,7 +103,11 @@ class StreamWriter:
         match events:
             case [event] if type(event) is PartDelta:  # by far the most
                 if event.index == self._live:
-                    if self._sent and (text := event.text) and not self._out:
+                    if self._sent and 0 < len(text := event.text) <= PIECE and not self._out:
+                        if self._kind == "tool_use" and not (self._input.inside and is_plain(text)):
+                            text = self._input.take(text)
+                            if not text:
+                                return b""
                         try:
                             data = self._telling % _encode(text)
                         except UnicodeEncodeError as error:
@@ -98,13 +115,12 @@ class StreamWriter:
                         self._sent.append(text)
                         return data
                 elif self._began:
-                    return b""  # of a call, which is sent when it is complete
+                    return b""  # of a part that waits
         return self._send(events)
 
     def _send(self, events: Iterable[Event]) -> bytes:
         if not self._began:
             self._begin()
-        out = self._out
         try:
             for event in events:
                 if type(event) is PartDelta or isinstance(event, PartDelta):
@@ -114,10 +130,7 @@ class StreamWriter:
                     if event.index != self._live:
                         continue
                     if event.text:
-                        if not self._sent:
-                            self._open()
-                        out.append(self._telling % _encode(event.text))
-                        self._sent.append(event.text)
+                        self._tell(event.text)
                     elif type(event) is NextText and self._sent:
                         self._next_text()
                 else:
@@ -183,6 +196,7 @@ class StreamWriter:
         self._frame("message_start", {"message": message})
 
     def _start(self, block: Any) -> None:
+        self._broken = False
         self._frame("content_block_start", {"index": self._index, "content_block": block})
 
     def _delta(self, type_: str, **members: Any) -> None:
@@ -212,6 +226,8 @@ class StreamWriter:
             kind = self._live_kind(event.part)
             if self._live is None and kind:
                 self._live, self._kind = event.index, kind
+                if isinstance(event.part, ToolCall):
+                    self._call, self._ahead, self._input = (event.part, event.origin), "", Beginning()
         elif isinstance(event, PartEnd):
             self._part_end(event)
         elif isinstance(event, MessageEnd):
@@ -223,13 +239,34 @@ class StreamWriter:
         """The block that can be sent piece by piece, if the part becomes one."""
         if isinstance(part, Assistant):
             return "text"
+        if isinstance(part, ToolCall):
+            return "" if part.custom or self._holds else "tool_use"
         hidden = not isinstance(part, Thinking) or part.redacted is not None or self._writer.omits_thinking
         return "" if hidden else "thinking"
 
+    def _tell(self, text: str) -> None:
+        """More of the part that is sent as it is said."""
+        if self._kind == "tool_use" and (self._sent or not is_object(text)):
+            text = self._ahead + self._input.take(text)
+            self._ahead = "" if self._sent or text.strip(_BLANKS) else text
+        if not text or self._ahead:
+            return
+        if not self._sent:
+            self._open()
+        for piece in _pieces(text) if self._kind == "tool_use" else (text,):
+            self._out.append(self._telling % _encode(piece))
+        self._sent.append(text)
+
     def _open(self) -> None:
         """Begin the block of the part that is sent as it is said."""
-        empty = {"type": "text", "text": "", "citations": None}
-        self._start(empty if self._kind == "text" else {"type": "thinking", "thinking": "", "signature": ""})
+        if self._kind == "tool_use":
+            call, self._writer.origin = self._call
+            self._block = self._writer.begin_call(call)
+            self._start(self._block)
+        elif self._kind == "text":
+            self._start({"type": "text", "text": "", "citations": None})
+        else:
+            self._start({"type": "thinking", "thinking": "", "signature": ""})
         type_, member = _DELTAS[self._kind]
         members = self._members(type_, **{member: HOLE})
         self._telling = template({"type": _DELTA, **members}, _DELTA)
@@ -250,7 +287,9 @@ class StreamWriter:
             return
         sent, self._sent, self._live = "".join(self._sent), [], None
         closed, self._closed = self._closed, []
-        if sent or closed:
+        if sent and self._kind == "tool_use":
+            self._end_call(event, sent)
+        elif sent or closed:
             self._finish(event, closed, sent)
         else:
             self._part(event)
@@ -271,6 +310,22 @@ class StreamWriter:
         for block in self._writer.blocks(event.part):
             self._whole(block)
 
+    def _end_call(self, event: PartEnd, sent: str) -> None:
+        """The end of a call that was sent as it was said. One that is not whole makes that the message is not."""
+        part, where = event.part, f"items[{event.index}]"
+        why = came_to_nothing(True)
+        if isinstance(part, ToolCall) and is_whole(part):
+            where, why = part.at or where, CHANGED
+            if part.arguments.startswith(sent):
+                why = "" if is_object(part.arguments) else _NO_OBJECT
+            for piece in _pieces("" if why else part.arguments[len(sent) :]):
+                self._delta("input_json_delta", partial_json=piece)
+            self._writer.end_call(part, self._block)
+        if why:
+            self._writer.cut, self._broken = True, why == _NO_OBJECT
+            self._lose(where, "approximated", why)
+        self._stop()
+
     def _finish(self, event: PartEnd, closed: list[str], sent: str) -> None:
         """The end of a part that was sent as it was said: whatever of it was not. `closed`: its first texts, each in a
         block; `sent`: what stands in the one that is open."""
@@ -284,7 +339,7 @@ class StreamWriter:
         _, member = _DELTAS[self._kind]
         first, rest = mine[: len(closed)], mine[len(closed) :]
         if [block[member] for block in first] != closed:
-            self._lose(where, "approximated", _CHANGED)
+            self._lose(where, "approximated", CHANGED)
         for block in first:
             self._lose_late(_unfolded(block), where)
         if sent:
@@ -305,7 +360,7 @@ class StreamWriter:
             if len(said) > len(sent):
                 self._delta(type_, **{member: said[len(sent) :]})
         else:
-            self._lose(where, "approximated", _CHANGED)
+            self._lose(where, "approximated", CHANGED)
         if len(mine) == 1:
             self._close(mine[0], where)
         else:
@@ -335,7 +390,7 @@ class StreamWriter:
         said = ("type", member, "signature")
         behind = {name: value for name, value in opening.items() if name not in said and value is not None}
         for name in telling(behind, WORDS):
-            self._lose(f"{where}.{name}", "dropped", "it was not known when the block began")
+            self._lose(f"{where}.{name}", "dropped", LATE)
         for delta in dict.fromkeys(delta for delta, _ in deltas if delta != type_):
             self._lose(f"{where}.{delta.removesuffix('_delta')}", "dropped", "it was not known when the block ended")
 
@@ -350,6 +405,8 @@ class StreamWriter:
         except UpstreamError as error:
             self._fail(error)
             return
+        if self._broken:
+            self._writer.end(ending["stop_reason"])
         if event.id not in (None, self.id) and not self._named:
             self._lose("$.id", "renamed", f"the message was called {self.id!r} before this was known")
         end: Body = {"delta": ending, "usage": self._writer.usage(event.usage, self._usage)}

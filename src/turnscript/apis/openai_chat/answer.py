@@ -16,9 +16,9 @@ from msgspec import UNSET, UnsetType
 
 from turnscript.apis.api import Rendering
 from turnscript.apis.openai_chat.objects import Content
-from turnscript.apis.shared.answers import Counts, plain_reason
+from turnscript.apis.shared.answers import CUT_CALL, Counts, plain_reason
 from turnscript.core.conversation import Request
-from turnscript.core.finish_reasons import CALLED, STOP
+from turnscript.core.finish_reasons import CALLED, LENGTH, STOP
 from turnscript.core.json_text import Json
 from turnscript.core.wire import Reader, Wire
 
@@ -111,6 +111,14 @@ def finish_word(rendering: Rendering, reason: str | None, called: bool, legacy: 
         rendering.lose("$.finish_reason", "approximated", "there is no call: said as the end")
         return STOP
     return LEGACY_CALL if word == CALLED and legacy else word
+
+
+def cut_word(rendering: Rendering, word: str) -> str:
+    """The same where a call that was told is not whole: then it is no good end."""
+    if word not in COMPLETE and word != LEGACY_CALL:
+        return word
+    rendering.lose("$.finish_reason", "approximated", f"{LENGTH!r}, because {CUT_CALL}")
+    return LENGTH
 
 
 def is_legacy(request: Request) -> bool:

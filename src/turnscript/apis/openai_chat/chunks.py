@@ -5,19 +5,23 @@ the usage, if the client asked for it; `[DONE]`. Clients put equal members of de
 name and type are sent once. Some take the first content, even an empty one, for the answer, and look for no call behind
 it; so the chunk with the role has none, and an answer with neither has its empty content at the end.
 
-A call is sent when it is complete. This API cannot take back what it said, and clients run a call that they have half
-of; so a call that a limit cut off, or that turned out to be none, is never sent at all.
+The arguments of calls are sent as they come, of one call at a time, as clients expect it. What was sent cannot be taken
+back: where a call was cut off, or turned out to be none, the finish reason says that the answer is not whole. The only
+call of the deprecated form, and free text, which is sent as an argument here, wait until they are complete.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from turnscript.apis.api import Api, Body, Rendering, Reply, merge
 from turnscript.apis.openai_chat.answer import (
     COUNTS,
     LEGACY_CALL,
     REASONING,
+    cut_word,
     finish_word,
     is_legacy,
 )
@@ -27,7 +31,6 @@ from turnscript.apis.openai_chat.response import (
     Order,
     as_function,
     call_head,
-    is_told,
     logprobs_of,
     lose_legacy,
     lose_spoken,
@@ -38,7 +41,16 @@ from turnscript.apis.openai_chat.response import (
     thought,
     usage_rest,
 )
-from turnscript.apis.shared.answers import came_to_nothing, lose_id, lose_usage, made_id, write_usage
+from turnscript.apis.shared.answers import (
+    CHANGED,
+    UNTOLD,
+    came_to_nothing,
+    is_whole,
+    lose_id,
+    lose_usage,
+    made_id,
+    write_usage,
+)
 from turnscript.apis.shared.chunk_streams import ChunkEnding, asks_usage, encoded
 from turnscript.apis.shared.citations import take_pages, wrapped
 from turnscript.core.conversation import Assistant, Item, Opaque, Refusal, Request, Text, Thinking, ToolCall
@@ -62,6 +74,7 @@ class ChatStreamRenderer(ChunkEnding):
         self.created = reply.created or 0
         self._length = 0  # of the texts so far, in characters
         self._choice = reply.choice
+        self._holds = reply.calls == "whole"
         self._api = api
         self._request = request
         self._reasoning = reply.reasoning_name
@@ -77,8 +90,12 @@ class ChatStreamRenderer(ChunkEnding):
         self._telling = b""  # that of the one that was told last
         self._refusals: set[int] = set()  # those whose deltas are a refusal
         self._mixed: set[int] = set()  # those that have become one, or a text
+        self._begun: dict[int, tuple[Body, list[str]]] = {}  # a call: which of them it is, and its arguments so far
+        self._late: list[PartEnd] = []  # calls that ended while that went on
+        self._cut = False  # whether one that was sent in part came to nothing
         self._ended = self._failed = False
         self._now = None
+        self._into: list[str] | None = None  # what that was sent of, if it is a call
 
     def start(self) -> bytes:
         """The chunk with the role, unless it was sent."""
@@ -89,6 +106,8 @@ class ChatStreamRenderer(ChunkEnding):
         match events:
             case [event] if type(event) is PartDelta and self._chunk_of:  # by far the most
                 if event.index == self._now:
+                    if self._into is not None:
+                        self._into.append(event.text)
                     return self._telling % encoded(event.text) if event.text else b""
                 if event.index not in self._live:
                     return b""
@@ -101,16 +120,13 @@ class ChatStreamRenderer(ChunkEnding):
                 break
             if type(event) is PartDelta:
                 if event.index in self._live and event.text:
-                    self._said.add(event.index)
-                    self._now, self._telling = event.index, self._live[event.index]
-                    out.append(self._telling % encoded(event.text))
+                    self._tell(out, event)
             elif isinstance(event, ScoredDelta):
                 self._scored(out, event)
             elif isinstance(event, PartStart):
-                self._start(event.part, event.index)
+                self._start(out, event.part, event.index)
             elif isinstance(event, PartEnd):
-                self._rendering.foreign = event.origin not in (None, self._api.origin)
-                self._end(out, event.part, event.index)
+                self._end_part(out, event)
             elif isinstance(event, MessageEnd):
                 self._finish(out, event)
             elif isinstance(event, NextText):
@@ -134,15 +150,29 @@ class ChatStreamRenderer(ChunkEnding):
 
     def _scored(self, out: list[bytes], event: ScoredDelta) -> None:
         """A text with its tokens. One that waits for its end does not keep them waiting."""
-        live = event.index in self._live and event.index not in self._refusals
+        if event.index in self._begun:
+            self._tell(out, event)
+        live = event.index in self._live and event.index not in self._refusals and event.index not in self._begun
         if live and event.text:
             self._said.add(event.index)
         delta = {"content": event.text if live else ""}
         choice = {"index": self._choice, "delta": delta, "logprobs": logprobs_of(event.tokens), "finish_reason": None}
         out.append(frame(encoded(self._chunk([choice]))))
 
-    def _start(self, part: Item, index: int) -> None:
+    def _tell(self, out: list[bytes], delta: PartDelta) -> None:
+        self._now, self._telling = delta.index, self._live[delta.index]
+        self._into = self._begun[delta.index][1] if delta.index in self._begun else None
+        if self._into is not None:
+            self._into.append(delta.text)
+        else:
+            self._said.add(delta.index)
+        out.append(self._telling % encoded(delta.text))
+
+    def _start(self, out: list[bytes], part: Item, index: int) -> None:
         member = ""
+        if isinstance(part, ToolCall):
+            self._start_call(out, part, index)
+            return
         if is_within(part):
             self._live[index] = self._template({"content": [piece([{"type": "text", "text": HOLE}], {})]})
             return
@@ -168,11 +198,24 @@ class ChatStreamRenderer(ChunkEnding):
     def _thinks_in(self, part: Thinking) -> str:
         return REASONING if slot_of(part) == REASONING else self._reasoning
 
+    def _end_part(self, out: list[bytes], event: PartEnd) -> None:
+        if self._begun and event.index not in self._begun and isinstance(event.part, ToolCall):
+            self._late.append(event)
+            return
+        self._rendering.foreign = event.origin not in (None, self._api.origin)
+        self._end(out, event.part, event.index)
+        late, self._late = ([], self._late) if self._begun else (self._late, [])
+        for one in late:
+            self._end_part(out, one)
+
     def _end(self, out: list[bytes], part: Item | None, index: int) -> None:
         said = index in self._said
         self._live.pop(index, None)
         self._now = None
-        if part is None:
+        begun = self._begun.pop(index, None)
+        if part is None or (begun is not None and isinstance(part, ToolCall) and not is_whole(part)):
+            self._cut = self._cut or begun is not None
+            said = said or begun is not None
             self._rendering.lose(f"items[{index}]", "approximated", came_to_nothing(said))
             return
         if not part.at:
@@ -190,6 +233,8 @@ class ChatStreamRenderer(ChunkEnding):
         elif isinstance(part, Assistant):
             kinds = (Text, Refusal) if index in self._mixed else (Refusal if index in self._refusals else Text,)
             self._end_text(out, part, kinds if said else ())
+        elif isinstance(part, ToolCall) and begun is not None:
+            self._end_call(out, part, *begun)
         elif isinstance(part, ToolCall):
             self._call(out, part)
         else:
@@ -231,9 +276,37 @@ class ChatStreamRenderer(ChunkEnding):
             self._texts = self._texts or bool(one.text)
             self._order.note("refusal" if isinstance(one, Refusal) else "text", part.at)
 
+    def _start_call(self, out: list[bytes], part: ToolCall, index: int) -> None:
+        """A call whose arguments are sent as they come."""
+        if self._holds or self._begun or self._legacy or part.custom or slot_of(part) == LEGACY_CALL:
+            return
+        located = part if part.at else replace(part, at=f"items[{index}]")
+        id_, name = call_head(self._rendering, self._request, located, self._calls)
+        place: Body = {"index": self._calls}
+        function = {"name": name, "arguments": ""}
+        out.append(self._delta(encoded(_of_call(place | {"id": id_, "type": "function", "function": function}))))
+        self._live[index] = self._template(_of_call(place | {"function": {"arguments": HOLE}}))
+        self._begun[index] = place, []
+        self._calls += 1
+
+    def _end_call(self, out: list[bytes], part: ToolCall, place: Body, pieces: list[str]) -> None:
+        """A call that was sent as it came is complete: what of it was not, such as members that its end told."""
+        sent, rest = "".join(pieces), dict(place)
+        if not part.arguments.startswith(sent):
+            self._rendering.lose(f"{part.at}.arguments", "approximated", CHANGED)
+            self._cut = True
+        elif len(part.arguments) > len(sent):
+            rest["function"] = {"arguments": part.arguments[len(sent) :]}
+        self._rendering.put_extra(rest, part.extra, part.at)
+        if rest != place:
+            out.append(self._delta(encoded(_of_call(rest))))
+        self._order.call(part, part.arguments)
+
     def _call(self, out: list[bytes], part: ToolCall) -> None:
+        """A call that is complete, and of which nothing was sent."""
         rendering = self._rendering
-        if not is_told(rendering, part):
+        if not is_whole(part):
+            rendering.lose(part.at, "dropped", UNTOLD)
             return
         self._legacy = self._legacy or (slot_of(part) == LEGACY_CALL and not rendering.foreign)
         if self._legacy and self._calls:
@@ -256,8 +329,7 @@ class ChatStreamRenderer(ChunkEnding):
             place = {"index": self._calls}
             entry = place | {"id": id_, "type": "function", "function": {"name": name, "arguments": ""}}
             rendering.put_extra(entry, part.extra, part.at)
-            heads = [{"tool_calls": [entry]}]
-            heads.append({"tool_calls": [place | {"function": {"arguments": arguments}}]})
+            heads = [_of_call(entry), _of_call(place | {"function": {"arguments": arguments}})]
         self._calls += 1
         out += [self._delta(encoded(delta)) for delta in heads]
 
@@ -269,9 +341,13 @@ class ChatStreamRenderer(ChunkEnding):
         except UpstreamError as error:
             out.append(self.fail(error))
             return
+        for index in list(self._begun):
+            self._end_part(out, PartEnd(index, None))
         last = self._rendering_for(end.origin)
         extra = {} if last.foreign else end.extra
         reason = finish_word(last, end.finish_reason, bool(self._calls), self._legacy)
+        if self._cut:
+            reason = cut_word(last, reason)
         self._order.end(reason)
         if not self._calls and not self._texts:
             out.append(self._delta(b'{"content":""}'))
@@ -307,3 +383,8 @@ class ChatStreamRenderer(ChunkEnding):
         rendering = rendering_of(self._api, [], origin)
         rendering.losses = self.losses
         return rendering
+
+
+def _of_call(entry: Body) -> Body:
+    """A delta of one call."""
+    return {"tool_calls": [entry]}

@@ -372,7 +372,7 @@ class Lanes:
             return
         lane.index = self._told
         self._told += 1
-        self.events.append(PartStart(lane.index, head))
+        self.events.append(PartStart(lane.index, head, origin=ORIGIN))
         text = "".join(lane.texts)
         if text:
             self.events.append(PartDelta(lane.index, text))
@@ -386,7 +386,7 @@ class Lanes:
             self._told += 1
             whole = lane.whole()
             assert whole is not None
-            self.events.append(PartStart(lane.index, whole))
+            self.events.append(PartStart(lane.index, whole, origin=ORIGIN))
             self.events.append(PartEnd(lane.index, whole, origin=ORIGIN))
             return
         self.events.append(PartEnd(lane.index, None if cut else lane.whole(), origin=ORIGIN))

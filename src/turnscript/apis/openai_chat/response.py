@@ -29,6 +29,7 @@ from turnscript.apis.openai_chat.answer import (
     LEGACY_CALL,
     REASONING,
     Piece,
+    cut_word,
     finish_word,
     is_legacy,
 )
@@ -37,6 +38,7 @@ from turnscript.apis.openai_chat.objects import BOTH
 from turnscript.apis.openai_chat.options import TIERS
 from turnscript.apis.openai_chat.stream import Assembly, read_checked
 from turnscript.apis.shared.answers import (
+    UNTOLD,
     created_of,
     free_text,
     index_of,
@@ -211,15 +213,7 @@ def call_head(rendering: Rendering, request: Request, item: ToolCall, place: int
     if item.namespace is not None:
         rendering.lose(f"{item.at}.namespace", "renamed", "tools have no namespaces here: it begins the name")
         name = f"{item.namespace}__{item.name}"
-    return item.id if item.id is not None else made_id("call_", request, place, item.name, item.arguments), name
-
-
-def is_told(rendering: Rendering, item: ToolCall) -> bool:
-    """Whether a call is told. One that was cut off is reported instead."""
-    if is_whole(item):
-        return True
-    rendering.lose(item.at, "dropped", "the call was cut off: nobody may run it")
-    return False
+    return item.id if item.id is not None else made_id("call_", request, place, item.name), name
 
 
 def as_function(item: ToolCall) -> str:
@@ -239,10 +233,12 @@ def _is_no_text(piece: Any) -> bool:
 class Message:
     """One message that is being written."""
 
-    def __init__(self, rendering: Rendering, request: Request, reasoning: str) -> None:
+    def __init__(self, rendering: Rendering, request: Request, reply: Reply) -> None:
         self._rendering = rendering
         self._request = request
-        self._reasoning = reasoning
+        self._reasoning: str = reply.reasoning_name
+        self._holds = reply.calls == "whole"
+        self.cut = False  # whether it holds a call that was cut off
         self.order = Order(rendering)
         self._own = rendering.request.origin is not None and not rendering.foreign
         self.legacy = is_legacy(request)
@@ -261,15 +257,15 @@ class Message:
         """Whether it holds a call."""
         return bool(self._calls or self._function)
 
-    def add(self, item: Item) -> None:
-        """One more part of the answer."""
+    def add(self, item: Item, *, cut: bool = False) -> None:
+        """One more part of the answer. `cut`: it is the call in which the answer ended."""
         kind = type(item)  # which is told many times as fast as what else an item is not
         if kind is Assistant:
             self._speak(item)  # type: ignore[arg-type]
         elif kind is Thinking:
             self._think(item)  # type: ignore[arg-type]
         elif kind is ToolCall:
-            self._call(item)  # type: ignore[arg-type]
+            self._call(item, cut)  # type: ignore[arg-type]
         elif isinstance(item, Opaque) and self._own and item.role == "assistant":
             self._calls.append(item.value)
         else:
@@ -343,12 +339,19 @@ class Message:
         if pages:
             self._extra.setdefault("annotations", []).extend(wrapped(pages))
 
-    def _call(self, item: ToolCall) -> None:
+    def _call(self, item: ToolCall, cut: bool) -> None:
         rendering = self._rendering
-        if not is_told(rendering, item):
+        legacy = self.legacy or (self._own and slot_of(item) == "function_call")
+        cut = cut or not is_whole(item)
+        if cut and (self._holds or item.custom or legacy):  # of which no stream tells anything either
+            rendering.lose(item.at, "dropped", UNTOLD)
             return
         id_, name = call_head(rendering, self._request, item, len(self._calls))
-        if self.legacy or (self._own and slot_of(item) == "function_call"):
+        if cut:
+            self.cut = True
+            self._calls.append({"id": id_, "type": "function", "function": {"name": name, "arguments": item.arguments}})
+            return
+        if legacy:
             self._legacy_call(item, name)
             return
         if name in self._free and not item.custom:
@@ -394,12 +397,17 @@ def write_response(api: Api, response: Response, request: Request, reply: Reply)
 
 def _write_any(api: Api, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
     check_end(response.finish_reason)
-    rendering = rendering_of(api, response.items, response.origin)
-    message = Message(rendering, request, reply.reasoning_name)
+    cut = [] if response.cut is None else [response.cut]
+    rendering = rendering_of(api, [*response.items, *cut], response.origin)
+    message = Message(rendering, request, reply)
     for item in response.items:
         message.add(item)
+    for call in cut:
+        message.add(call, cut=True)
     extra = response.extra if not rendering.foreign else {}
     reason = finish_word(rendering, response.finish_reason, message.called, message.legacy)
+    if message.cut:
+        reason = cut_word(rendering, reason)
     message.order.end(reason)
     rest = read_object(extra["choices"]) if "choices" in extra else {}
     choice: Body = {

@@ -113,19 +113,30 @@ class Naming:
 
     def _restore(self, call: ToolCall) -> bool:
         """Take the namespace off the name again. Gives whether the arguments are free text in a JSON object."""
-        tool = self._plain.get(call.name)
-        if tool is None and call.namespace is None and call.name in self._namespaced:
-            call.namespace, tool = self._namespaced[call.name]
-            call.name = tool.name or ""
-        elif call.namespace is not None:
-            found = self._namespaced.get(f"{call.namespace}{NAMESPACE_SEPARATOR}{call.name}")
-            tool = found[1] if found else None
+        space, tool = self._tool_of(call)
+        if space is not None and call.namespace is None:
+            call.namespace, call.name = space, (tool.name if tool is not None else None) or ""
         if call.namespace is None and call.name in self._declared:
             call.hints = Hints(slot=self._declared[call.name])
         if tool is None or tool.type != "custom" or call.custom:
             return False
         call.custom = True
         return True
+
+    def _tool_of(self, call: ToolCall) -> tuple[str | None, Tool | None]:
+        """The tool that a call names, and the namespace that it is in."""
+        tool = self._plain.get(call.name)
+        if tool is None and call.namespace is None:
+            return self._namespaced.get(call.name, (None, None))
+        if call.namespace is None:
+            return None, tool
+        return self._namespaced.get(f"{call.namespace}{NAMESPACE_SEPARATOR}{call.name}", (call.namespace, None))
+
+    def shows_late(self, call: ToolCall) -> bool:
+        """Whether only its whole tells what a call is: one of a tool of its own type, or of free text in JSON."""
+        _, tool = self._tool_of(call)
+        shim = tool is not None and tool.type == "custom" and not call.custom
+        return shim or _is_own(call) or (call.namespace is None and call.name in self._declared)
 
     def _act(self, call: ToolCall, whole: ToolCall, index: int) -> None:
         """Such a call is an item of its own, which begins with what it does. Where that is nothing that the tool does,

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from msgspec import UNSET, UnsetType
 
 from turnscript.apis.openai_responses.errors import failure
-from turnscript.apis.shared.answers import Counts, is_whole
+from turnscript.apis.shared.answers import CUT_CALL, Counts, is_whole
 from turnscript.core.conversation import Assistant, Extra, Item, Refusal, ToolCall
 from turnscript.core.errors import UpstreamError
 from turnscript.core.finish_reasons import CALLED, FILTERED, LENGTH, STOP, check_end, meaning
@@ -101,6 +101,14 @@ def write_ending(reason: str | None, items: Iterable[Item], lose: Lose, *, own: 
     if not own:
         lose("$.finish_reason", "approximated", f"there is no word for {reason!r} here; it is told as incomplete")
     return INCOMPLETE, None if own and reason == INCOMPLETE else reason
+
+
+def ending_with_cut_call(status: str, reason: str | None, lose: Lose) -> tuple[str, str | None]:
+    """The same for a response with a call that is not whole: it is not complete either."""
+    if status != COMPLETED:
+        return status, reason
+    lose("$.finish_reason", "approximated", f"{INCOMPLETE!r}, because {CUT_CALL}")
+    return INCOMPLETE, _REASONS[LENGTH]
 
 
 def _lose_natural(reason: str, items: Iterable[Item], lose: Lose) -> None:

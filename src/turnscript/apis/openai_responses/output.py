@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from turnscript.apis.api import OFFICIAL, Api, Body, Rendering
+from turnscript.apis.api import OFFICIAL, Api, Body, Rendering, Reply
 from turnscript.apis.openai_responses.client_tools import (
     CLIENT_CALLS,
     CLIENT_OUTPUTS,
@@ -37,7 +37,7 @@ from turnscript.apis.openai_responses.parts import (
 )
 from turnscript.apis.openai_responses.reading import read_items
 from turnscript.apis.openai_responses.writing import Writer, search_call
-from turnscript.apis.shared.answers import is_whole
+from turnscript.apis.shared.answers import UNTOLD, is_whole
 from turnscript.apis.shared.citations import take_pages
 from turnscript.core.conversation import (
     Assistant,
@@ -61,14 +61,14 @@ from turnscript.core.wire import missing
 
 _ALWAYS = {"annotations": b"[]", "logprobs": b"[]"}
 _NULL = Json(b"null")
-OVERTAKEN = "a call is told when it is complete: behind what came first"
+OVERTAKEN = "what this call is shows when it is complete: it is told behind what came first"
 """The loss of an item whose place in the order was taken by later ones."""
 
 
 class Output:
     """Writes the items of one response. `losses` grows with what cannot be said."""
 
-    def __init__(self, api: Api, request: Request, seed: str) -> None:
+    def __init__(self, api: Api, request: Request, seed: str, reply: Reply) -> None:
         self._api = api
         self._rendering = Rendering(Request(origin=ORIGIN), api, OFFICIAL, {})
         self._origin: str | None = None
@@ -76,6 +76,8 @@ class Output:
         self.lose = self._rendering.lose
         self.naming = Naming(request, seed, self.losses)
         self.logprobs: dict[int, list[TokenLogprob]] = {}  # of the items, by their index
+        self._holds = reply.calls == "whole" or reply.incomplete_as == COMPLETED
+        self.unfinished = False  # whether a call was told that is not whole
         self.summarise = request.settings.reasoning_summary not in (None, "none")
 
     def came_from(self, origin: str | None) -> None:
@@ -87,6 +89,9 @@ class Output:
         """Every item of a whole response. `unfinished`: the last text or thought is not complete."""
         written = []
         for index, item in enumerate(items):
+            if isinstance(item, ToolCall) and not is_whole(item):
+                written += self.cut_call(item, index)
+                continue
             named = self.naming.begin(item, index)
             whole = self.naming.end(item, named, index)
             cut = unfinished and index == len(items) - 1 and isinstance(item, Assistant | Thinking)
@@ -94,6 +99,18 @@ class Output:
             if body is not None:
                 written.append(body)
         return written
+
+    def waits(self, call: ToolCall) -> bool:
+        """Whether a stream tells a call when it is complete."""
+        return self._holds or self.naming.shows_late(call)
+
+    def cut_call(self, item: ToolCall, index: int) -> list[Any]:
+        """A call that was cut off, if a stream tells it."""
+        if self.waits(item):
+            self._rendering.lose(self.at(item, index), "dropped", UNTOLD)
+            return []
+        self.unfinished = True
+        return [self.item(self.naming.begin(item, index).item, index, INCOMPLETE)]
 
     def opening(self, named: Named, index: int) -> Any:
         """The item as it is announced: without content. None if it has no place here."""
@@ -118,10 +135,7 @@ class Output:
             self._lose_proofs(item, index)
             return self._reasoning(item, index, self.summary(item, index), self.content(item, index), status)
         if isinstance(item, ToolCall):
-            if is_whole(item):
-                return self._call(item, index, text_only(item.arguments), status)
-            self._rendering.lose(self.at(item, index), "dropped", "the call was cut off: nobody may run it")
-            return None
+            return self._call(item, index, text_only(item.arguments), status)
         return self._other(item, index, status)
 
     def cut(self, body: Body, item: Assistant | Thinking) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
 from turnscript.apis.api import Api, Body, Reply, extra_of, leftover, merge
@@ -21,6 +22,7 @@ from turnscript.apis.openai_responses.outcome import (
     INCOMPLETE,
     Lose,
     ResponseObject,
+    ending_with_cut_call,
     read_ending,
     read_response_object,
     said,
@@ -39,9 +41,9 @@ from turnscript.apis.shared.answers import (
     write_usage,
 )
 from turnscript.apis.shared.citations import with_pages_on_text
-from turnscript.core.conversation import Extra, Issue, Item, Request, Response
+from turnscript.core.conversation import Extra, Issue, Item, Request, Response, ToolCall
 from turnscript.core.errors import InvalidRequest
-from turnscript.core.events import MessageEnd
+from turnscript.core.events import MessageEnd, cut_call
 from turnscript.core.json_text import Json, excerpt, json_of, plain, read_object
 from turnscript.core.losses import Loss
 from turnscript.core.payloads import Source, body_bytes
@@ -75,6 +77,7 @@ def parse_response(source: Source) -> Response:
         issues=issues + end.issues,
         extra=end.extra,
         origin=ORIGIN,
+        cut=unfinished_call(wire.output[-1]) if output and output[-1] is None else None,
     )
 
 
@@ -84,6 +87,17 @@ def untold_call(value: Json) -> Issue:
     if members.get("name") == _NO_NAME:
         return nameless(str(plain(members.get("arguments", members.get("input", _NO_NAME)))))
     return Issue("unclosed_call", f"the response ends inside a call, which is left out: {excerpt(value, 200)}")
+
+
+def unfinished_call(value: Json) -> ToolCall | None:
+    """The call that an item is which is not complete; None where it has no name."""
+    said: Any = msgspec.json.decode(value)
+    name, custom = said.get("name"), said["type"] == "custom_tool_call"
+    arguments = said.get("input" if custom else "arguments")
+    if not (name and isinstance(name, str) and isinstance(arguments, str)):
+        return None
+    call = ToolCall(name=name, id=said.get("call_id") or None, custom=custom, namespace=said.get("namespace"))
+    return cut_call(call, arguments)
 
 
 def ending(wire: ResponseObject, items: list[Item]) -> MessageEnd:
@@ -133,13 +147,17 @@ def write_response(api: Api, response: Response, request: Request, reply: Reply)
 
 def _write_any(api: Api, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
     id_ = reply.id or response.id or response_id(request, response.items)
-    output = Output(api, request, id_)
+    output = Output(api, request, id_, reply)
     output.came_from(response.origin)
     output.logprobs = response.logprobs
     own = response.origin == ORIGIN
     response = response if own else with_pages_on_text(response)
     status, reason = write_ending(response.finish_reason, response.items, output.lose, own=own)
-    written = output.all(response.items, status == INCOMPLETE)
+    written = output.all(response.items, status == INCOMPLETE and response.cut is None)
+    if response.cut is not None:
+        written += output.cut_call(response.cut, len(response.items))
+    if output.unfinished:
+        status, reason = ending_with_cut_call(status, reason, output.lose)
     status = told_status(status, reply, output.lose)
     report = Report(api, request, id_, reply)
     extra = own_extra(response, output.losses)

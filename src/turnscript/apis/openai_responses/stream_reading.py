@@ -233,7 +233,7 @@ class StreamedResponse:
     def _announce(self, part: ToldPart) -> None:
         if not part.announced:
             part.announced = True
-            self._events.append(PartStart(part.index, part.item))
+            self._events.append(PartStart(part.index, part.item, origin=ORIGIN))
 
     def _content_part(self, told: _Told, text: str) -> None:
         part = self._part(told, "response.content_part.added", text)

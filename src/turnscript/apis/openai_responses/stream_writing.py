@@ -5,8 +5,11 @@ or arguments piece by piece, `output_item.done`. One `response.completed`, `resp
 with the whole output is last. An item's id never changes, and `sequence_number` counts every event.
 
 `output_item.done` waits for what comes next, because only then it is known whether the token limit cut the item off.
-A call waits until it is complete, and then its whole is told: nothing takes back what was announced, and the SDKs
-refuse the end of a response that leaves out an item that was. So a call that came to nothing is not told at all.
+A call that was cut off, or turned out to be none, is an item that is incomplete, and so is then the response: nothing
+takes back what was announced, and the SDKs refuse the end of a response that leaves out an item that was. Some calls
+wait until they are complete, because only then it is known what they are: those of a tool that has a type of its own,
+and free text that the model wrote as JSON. So do all where the client takes no end but `completed`, which would tell
+a call that was cut off as complete.
 """
 
 from __future__ import annotations
@@ -23,7 +26,14 @@ from turnscript.apis.openai_responses.client_tools import CLIENT_CALLS, command_
 from turnscript.apis.openai_responses.errors import failure_of, flat_error
 from turnscript.apis.openai_responses.naming import response_id
 from turnscript.apis.openai_responses.options import ORIGIN
-from turnscript.apis.openai_responses.outcome import COMPLETED, FAILED, IN_PROGRESS, INCOMPLETE, write_ending
+from turnscript.apis.openai_responses.outcome import (
+    COMPLETED,
+    FAILED,
+    IN_PROGRESS,
+    INCOMPLETE,
+    ending_with_cut_call,
+    write_ending,
+)
 from turnscript.apis.openai_responses.output import OVERTAKEN, Output, brief, is_search_call, told_token
 from turnscript.apis.openai_responses.parts import (
     OUTPUT,
@@ -36,7 +46,7 @@ from turnscript.apis.openai_responses.parts import (
 )
 from turnscript.apis.openai_responses.response import Report, lose_stop, own_extra, told_status
 from turnscript.apis.openai_responses.stream_parts import LivePart
-from turnscript.apis.shared.answers import came_to_nothing, is_whole
+from turnscript.apis.shared.answers import CHANGED, came_to_nothing, is_whole
 from turnscript.apis.shared.citations import with_pages_on_ends
 from turnscript.core.conversation import Assistant, Item, Request, Thinking, ToolCall
 from turnscript.core.errors import InvalidConversation, TurnscriptError, UpstreamError, half_a_pair
@@ -70,7 +80,7 @@ class StreamWriter(OneStream):
         self._reply = reply
         self._api = api
         self._request = request
-        self._output = Output(api, request, "")
+        self._output = Output(api, request, "", reply)
         self.losses = self._output.losses
         self._report: Report | None = None
         self._opened = RawJson(b"{}")
@@ -80,7 +90,7 @@ class StreamWriter(OneStream):
         self._now: int | None = None  # the part that was told last, if each delta of it is one event
         self._telling = b""  # that event
         self._texts: list[str] = []  # its deltas so far
-        self._calls: dict[int, PartStart] = {}  # the calls that are not told yet, in order
+        self._calls: dict[int, PartStart] = {}  # the calls that wait until they are complete, in order
         self._whole: dict[int, PartEnd] = {}  # those of them that are complete
         self._count = 0
         self._latest = -1  # the index of the last part that has a place in the output
@@ -185,6 +195,8 @@ class StreamWriter(OneStream):
         except UpstreamError as error:
             self._out.append(self.fail(error))
             return
+        if self._output.unfinished:
+            status, reason = ending_with_cut_call(status, reason, self._output.lose)
         self._settle(INCOMPLETE if status == INCOMPLETE else COMPLETED)
         status = told_status(status, self._reply, self._output.lose)
         lose_stop(event.stop_sequence, self.losses)
@@ -214,7 +226,7 @@ class StreamWriter(OneStream):
             return
         if isinstance(event, MessageEnd):
             self._finish(event)
-        elif isinstance(event, PartStart) and isinstance(event.part, ToolCall):
+        elif isinstance(event, PartStart) and isinstance(event.part, ToolCall) and self._output.waits(event.part):
             self._settle(COMPLETED)
             self._calls[event.index] = event
         elif isinstance(event, PartStart):
@@ -265,7 +277,7 @@ class StreamWriter(OneStream):
         if not (text or scored) or part.at < 0:
             return
         if part.telling is None:
-            part.telling = [self._template(*telling) for telling in (self._open_content(part) if part.kind else ())]
+            part.telling = [self._template(*telling) for telling in self._tellings(part)]
         if len(part.telling) == 1:
             self._now, self._telling, self._texts = event.index, part.telling[0], part.told
         part.told.append(text)
@@ -278,6 +290,13 @@ class StreamWriter(OneStream):
         for telling in part.telling:
             self._out.append(telling % (_encode(self._number), said))
             self._number += 1
+
+    def _tellings(self, part: LivePart) -> list[tuple[str, Body]]:
+        """The events of a piece of a part, of which the first comes now."""
+        item = part.named.item
+        if isinstance(item, ToolCall):
+            return [(f"{_INPUT if item.custom else _ARGUMENTS}.delta", part.place | {"delta": HOLE})]
+        return self._open_content(part) if part.kind else []
 
     def _next_text(self, part: LivePart, index: int, kind: str) -> None:
         """A content part is complete, and the next one, of this kind, begins with its first delta."""
@@ -309,13 +328,14 @@ class StreamWriter(OneStream):
             return
         self._settle(COMPLETED)
         self._output.came_from(event.origin)
-        self._complete(part, self._output.naming.end(event.part, part.named, event.index), event.index)
+        self._complete(part, self._output.naming.end(event.part, part.named, event.index), event.index, COMPLETED)
 
-    def _complete(self, part: LivePart, item: Item, index: int) -> None:
+    def _complete(self, part: LivePart, item: Item, index: int, status: str) -> None:
         """Tell what is still to be told of an item, whose whole is known. It is done with the next one."""
-        body = self._output.item(item, index, COMPLETED)
+        body = self._output.item(item, index, status)
         if isinstance(item, ToolCall):
-            self._end_call(part, item)
+            if status == COMPLETED:
+                self._end_call(part, item, index)
         elif isinstance(item, Assistant | Thinking):
             self._end_content(part, body)
         self._ready = (part, item, body)
@@ -333,7 +353,9 @@ class StreamWriter(OneStream):
         item.open = True
         if isinstance(item, Assistant | Thinking):
             item.content = part.content()
-        self._complete(part, item, index)
+        elif isinstance(item, ToolCall):
+            item.arguments, self._output.unfinished = "".join(part.told), True
+        self._complete(part, item, index, INCOMPLETE)
 
     def _settle(self, status: str, *, tell: bool = True) -> None:
         """Say that the last item is done."""
@@ -355,7 +377,7 @@ class StreamWriter(OneStream):
 
     # Calls.
 
-    def _end_call(self, part: LivePart, item: ToolCall) -> None:
+    def _end_call(self, part: LivePart, item: ToolCall, index: int) -> None:
         if is_search_call(item):  # it is told by the item alone
             return
         if slot_of(item) in CLIENT_CALLS:
@@ -363,8 +385,11 @@ class StreamWriter(OneStream):
                 self._emit(type_, {"output_index": part.at} | members)
             return
         event, whole = _call_words(item)
-        if item.arguments:
-            self._emit(f"{event}.delta", part.place | {"delta": item.arguments})
+        told = "".join(part.told)
+        if not item.arguments.startswith(told):
+            self._output.lose(f"{self._output.at(item, index)}.arguments", "approximated", CHANGED)
+        elif len(item.arguments) > len(told):
+            self._emit(f"{event}.delta", part.place | {"delta": item.arguments[len(told) :]})
         self._emit(f"{event}.done", part.place | whole)
 
     # Messages and thoughts.

@@ -35,6 +35,8 @@ def one_text(response: Response) -> str | None:
         return None
     if response.extra or response.origin is not None or response.logprobs or type(usage) is not Usage:
         return None
+    if response.cut is not None:
+        return None
     item = items[0]
     if type(item) is not Assistant or item.extra or item.hints is not None or item.open or len(item.content) != 1:
         return None
@@ -358,8 +360,15 @@ def head_of(id_: str | None, model: str | None, extra: Extra, usage: Usage | Non
 _SHOWN = 200
 
 
+CUT_CALL = "a call that was told as it came is not whole"
+"""Why an answer with a good end is told as one that was cut off."""
+UNTOLD = "the call was cut off: nobody may run it"
+CHANGED = "it was sent before it was known in full, and became something else"
+
+
 def is_whole(call: ToolCall) -> bool:
-    """Whether a call may be told. One that was cut off may not, so that nobody runs it with half its arguments."""
+    """Whether a call may be told as complete. One that was cut off may not, so that nobody runs it with half its
+    arguments."""
     return not call.open or (not call.custom and is_object(call.arguments))
 
 
