@@ -38,7 +38,7 @@ class Model:
     """The model. `turns`: the calls that it makes, in each of its turns; `talks`: it says something before.
 
     `repeats`: it counts its calls from one in each turn, as a model does that has seen nothing but short conversations.
-    `prompts`: what it went on from, and what it wrote there.
+    `pause`: seconds before each piece. `prompts`: what it went on from, and what it wrote there.
     """
 
     format: str
@@ -46,6 +46,7 @@ class Model:
     talks: bool = True
     repeats: bool = False
     context: int = CONTEXT
+    pause: float = 0
     prompts: list[tuple[str, str]] = field(default_factory=list)
     titles: int = 0
 
@@ -63,7 +64,7 @@ class Model:
         pieces = [text[at : at + 7] for at in range(0, len(text), 7)]
         chunks = [{"choices": [{"index": 0, "text": piece, "finish_reason": None}]} for piece in pieces]
         end = {"choices": [{"index": 0, "text": "", "finish_reason": "stop"}], "usage": usage}
-        return sse(*chunks, end, "[DONE]")
+        return sse(*chunks, end, "[DONE]", pause=self.pause)
 
     def goes_on(self, prompt: str) -> str:
         """What it writes behind a prompt."""

@@ -180,6 +180,19 @@ def test_codex_finds_the_tools_of_a_server_that_it_keeps_back(format_: str, seat
     assert ["mcp__words__read_word" in prompt for prompt in (first, third)] == [False, True]
 
 
+def test_claude_code_sees_a_file_grow_while_it_is_written(seat: Seat) -> None:
+    lines = "".join([f"line {number}\n" for number in range(100)])
+    model = seat.model([[Call("Write", {"file_path": "{file}.new", "content": lines})], [_READ]], pause=0.01)
+    told = ("--output-format", "stream-json", "--verbose", "--include-partial-messages")
+    [ended], _ = launched(seat, model, ["claude", "--permission-mode", "acceptEdits", "-p", QUESTION, *told])
+    events = [json.loads(line) for line in ended.out.splitlines() if line.startswith("{")]
+    deltas = [one["event"].get("delta", {}) for one in events if one["type"] == "stream_event"]
+    pieces = [delta["partial_json"] for delta in deltas if delta.get("type") == "input_json_delta"]
+    assert len(pieces) > 100, ended
+    assert f"{json.dumps(lines)[1:-1]}" in "".join(pieces)
+    assert lines == seat.file.with_name("word.txt.new").read_text(encoding="utf-8")
+
+
 def test_claude_code_knows_how_much_the_model_takes(seat: Seat) -> None:
     [ended], _ = launched(seat, seat.model([[_READ]]), ["claude", "-p", QUESTION, "--output-format", "json"])
     [used] = json.loads(ended.out)["modelUsage"].values()
