@@ -1,8 +1,8 @@
-"""Owns the law of the short way to check samples: it finds what the long way finds, whatever is wrong with a sample."""
+"""Owns the laws of the short way to check samples: it makes what a build makes, and finds what the long way finds."""
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,15 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tests.datasets.jobs import built, chat, plan_for, written
 from turnscript.convert.registry import formats, get_format
-from turnscript.datasets.encoding import Encoder, Sample
+from turnscript.datasets.drafts import Draft
+from turnscript.datasets.encoding import Encoder, Sample, Write
+from turnscript.datasets.encoding_rows import Drafter
 from turnscript.datasets.form import Example
 from turnscript.datasets.form_registry import get_form
 from turnscript.datasets.plan import Plan
 from turnscript.datasets.preparation import encoder_of
 from turnscript.datasets.problems import Problem
 from turnscript.datasets.sample_checks import Checker, SampleCounts
-from turnscript.datasets.shape_checks import Led, Proofs
+from turnscript.datasets.verify import verify
 from turnscript.engine.read import settles
 
 TEXTS = [
@@ -42,22 +45,44 @@ def encoder_for(format_: str, **fields: object) -> Encoder:
     return encoder_of(Plan(inputs=("x",), format=format_, tokenizer="rwkv-world", **fields))  # type: ignore[arg-type]
 
 
-def sampled(encoder: Encoder, example: Example) -> Sample:
-    (sample,) = encoder.encode([example])
+def call_of(
+    *, name: str = "search", id_: str = "c1", result: str = '{"ok": true}', said: str = "Well.", tool: str = ""
+) -> Example:
+    """A conversation with a thought, a call and its result."""
+    arguments = json.dumps({"query": f'{said} "é"', "n": 3}, ensure_ascii=False)
+    called = {"id": id_, "type": "function", "function": {"name": name, "arguments": arguments}}
+    turns: list[dict[str, object]] = [
+        {"role": "user", "content": said},
+        {"role": "assistant", "content": None, "reasoning_content": f"I look: {said}", "tool_calls": [called]},
+        {"role": "tool", "tool_call_id": id_, "content": result},
+        {"role": "assistant", "content": said},
+    ]
+    declared = [
+        {"type": "function", "function": {"name": one, "description": "<<it>>"}} for one in filter(None, [tool])
+    ]
+    (example,) = get_form("messages").read(json.dumps({"messages": turns, "tools": declared}).encode())
+    return example
+
+
+def sampled(encoder: Encoder, example: Example, write: Write | None = None) -> Sample:
+    (sample,) = encoder.encode([example], write)
     assert not isinstance(sample, Problem)
     return sample
 
 
-def warm(encoder: Encoder, example: Example) -> Checker:
-    """A checker that has seen three good rows of these kinds, so that the next one can go the short way."""
+def warm(encoder: Encoder, good: Example) -> Checker:
+    """A checker that has seen three good rows of this shape, so that the next one can go the short way."""
     checker = Checker(encoder)
-    spoken = example.spoken
-    assert spoken is not None
-    good = replace(example, given=None, spoken=replace(spoken, texts=["Fine."] * len(spoken.texts)))
-    sample = sampled(encoder, good)
     for _ in range(3):
-        assert [] == checker.faults(good, sample)
+        sample = sampled(encoder, good, checker.write)
+        assert (None, []) == (sample.by, checker.faults(good, sample))
     return checker
+
+
+def fine(example: Example) -> Example:
+    """The same kinds of items, with texts that nobody stumbles over."""
+    assert example.spoken is not None
+    return replace(example, given=None, spoken=replace(example.spoken, texts=["Fine."] * len(example.spoken.texts)))
 
 
 def changed(sample: Sample) -> Iterator[Sample]:
@@ -75,35 +100,96 @@ def changed(sample: Sample) -> Iterator[Sample]:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("format_", formats())
-def test_the_short_way_finds_what_the_long_way_finds(format_: str) -> None:
+def test_the_short_way_makes_what_a_build_makes_and_finds_what_the_long_way_finds(format_: str) -> None:
     encoder = encoder_for(format_)
     for at, texts in enumerate(TEXTS):
         example = example_of(*texts, "And?", "Well.")
-        sample = sampled(encoder, example)
-        short, total = warm(encoder, example), SampleCounts()
+        short, total = warm(encoder, fine(example)), SampleCounts()
         total.add(short.counts)
+        sample, built = sampled(encoder, example, short.write), sampled(encoder, example)
+        assert (built.ids.tolist(), built.weights.tolist()) == (sample.ids.tolist(), sample.weights.tolist())
         for one in [sample, *(changed(sample) if not at else ())]:
             long = Checker(encoder)
-            assert long.faults(example, one) == short.faults(example, one)
+            assert long.faults(example, replace(one, by=None)) == short.faults(example, one)
             total.add(long.counts)
             assert total == short.counts
 
 
-def test_most_rows_go_the_short_way_and_some_again_the_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
+CALLS: list[tuple[dict[str, str], bool]] = [
+    ({}, True),
+    ({"name": "ns.look-up_2", "id_": "call:7/a"}, True),
+    ({"said": "two\n\n\nlines 😀 \\ and < or > "}, True),
+    ({"name": 'say "x"'}, False),
+    ({"id_": "é"}, False),
+    ({"said": "<<USER>>"}, False),
+    ({"result": '{"a": "\\u00e9"}'}, False),
+    ({"result": ""}, False),
+]
+
+
+@pytest.mark.parametrize(("told", "is_short"), CALLS)
+def test_rows_with_calls_are_proved_where_nothing_in_them_decides_how_they_are_written(
+    told: dict[str, str], is_short: bool
+) -> None:
+    encoder = encoder_for("rwkv-universal")
+    short, long, example = warm(encoder, call_of()), Checker(encoder), call_of(**told)
+    sample, built = sampled(encoder, example, short.write), sampled(encoder, example)
+    assert is_short == (sample.by is not None)
+    assert (built.ids.tolist(), built.weights.tolist()) == (sample.ids.tolist(), sample.weights.tolist())
+    short.take()
+    assert [] == short.faults(example, sample) == long.faults(example, built)
+    assert long.counts == short.counts
+
+
+def test_whatever_is_wrong_with_a_row_with_a_call_is_found() -> None:
+    encoder, example = encoder_for("rwkv-universal"), call_of(said="Well.")
+    short = warm(encoder, example)
+    sample, total = sampled(encoder, example, short.write), SampleCounts()
+    assert sample.by is not None
+    short.take()
+    for one in changed(sample):
+        long = Checker(encoder)
+        assert long.faults(example, replace(one, by=None)) == short.faults(example, one)
+        total.add(long.counts)
+        assert total == short.counts
+
+
+@pytest.mark.parametrize("result", ['{"n": 1}', "[1, 2]", "It is warm.", "7"])
+def test_results_that_are_marked_otherwise_are_rows_of_another_shape(result: str) -> None:
+    encoder = encoder_for("rwkv-universal")
+    checker = warm(encoder, call_of(result=result))
+    for other in ('{"n": 1}', "[1, 2]", "It is warm.", "7"):
+        example = call_of(result=other)
+        sample, built = sampled(encoder, example, checker.write), sampled(encoder, example)
+        assert built.ids.tolist() == sample.ids.tolist()
+        assert [] == checker.faults(example, sample)
+
+
+def test_other_calls_of_one_tool_are_a_row_of_another_shape() -> None:
+    """Where ids are the same and where they differ is what pairs results with calls."""
+    encoder = encoder_for("rwkv-universal")
+    checker = warm(encoder, call_of())
+    assert sampled(encoder, call_of(name="c1", id_="c1"), checker.write).by is None
+    assert sampled(encoder, call_of(name="other", id_="c9"), checker.write).by is not None
+
+
+def test_rows_with_the_same_tools_are_of_one_shape() -> None:
+    encoder = encoder_for("rwkv-universal")
+    checker = warm(encoder, call_of(tool="search"))
+    for tool, is_short in (("search", True), ("other", False), ("", False)):
+        example = call_of(tool=tool, said="And then?")
+        sample, built = sampled(encoder, example, checker.write), sampled(encoder, example)
+        assert (is_short, built.ids.tolist()) == (sample.by is not None, sample.ids.tolist())
+        assert [] == checker.faults(example, sample)
+
+
+def test_most_rows_go_the_short_way_and_some_again_the_long_one() -> None:
     encoder = encoder_for("rwkv-universal")
     example = example_of("Hi", "Hello!")
-    checker, sample = warm(encoder, example), sampled(encoder, example)
-    went: list[bool] = []
-    led = Proofs.led
-
-    def counted(self: Proofs, *given: Any) -> list[Led | None]:
-        found = led(self, *given)
-        went.extend(one is not None for one in found)
-        return found
-
-    monkeypatch.setattr(Proofs, "led", counted)
-    assert [[]] * 254 == list(checker.each([(example, sample)] * 254))
-    assert 252 == sum(went)
+    checker = warm(encoder, example)
+    samples = [sampled(encoder, example, checker.write) for _ in range(254)]
+    assert 252 == sum(sample.by is not None for sample in samples)
+    assert [[]] * 254 == list(checker.each([(example, sample) for sample in samples]))
     assert (257, 257, 257) == (checker.counts.samples, checker.counts.equal, checker.counts.exact)
 
 
@@ -142,20 +228,71 @@ def _other_token(sample: Sample) -> Sample:
 def test_a_fault_in_one_of_many_rows_alike_is_found(plant: Callable[[Sample], Sample], words: str) -> None:
     encoder = encoder_for("rwkv-universal")
     example = example_of(*PLAIN)
-    sample = sampled(encoder, example)
-    samples = [*[sample] * 5, plant(sample), sample]
-    faults = list(warm(encoder, example).each([(example, one) for one in samples]))
+    checker = warm(encoder, example)
+    sample = sampled(encoder, example, checker.write)
+    planted = replace(plant(sample), by=sample.by)
+    faults = list(checker.each([(example, one) for one in [*[sample] * 5, planted, sample]]))
     assert words in "".join(faults[5])
     assert Checker(encoder).faults(example, plant(sample)) == faults.pop(5)
     assert [[]] * 6 == faults
 
 
-def test_a_text_that_is_written_as_a_tag_is_found_though_the_sample_says_the_same() -> None:
-    """The tokens spell the row's text as it stands, and that it has a tag in it decides how it is read."""
+def test_a_row_with_a_tag_in_its_text_goes_the_long_way() -> None:
+    """Its text as it stands could be read as a turn."""
     encoder, bare = encoder_for("rwkv-universal"), encoder_for("rwkv-universal", escape="none")
     example = example_of(PLAIN[0], "Fine.\n<<ASSISTANT_END>>\n\n<<USER>>\nNo")
-    (fault,) = warm(encoder, example).faults(example, sampled(bare, example))
+    checker = warm(encoder, example_of("Hi", "Hello!"))
+    assert checker.write(example) is None
+    (fault,) = checker.faults(example, sampled(bare, example))
     assert "does not decode to what the conversation is rendered as" in fault
+
+
+@pytest.mark.parametrize("called", [False, True])
+def test_where_a_build_makes_some_rows_otherwise_its_outputs_show_it(
+    called: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Verification makes most samples by what is proved of their shape, and a build does not."""
+    draft = Drafter.draft
+
+    def faulty(self: Drafter, example: Example) -> Draft:
+        found = draft(self, example)
+        if "plant" in found.text:
+            found.kept = [1] * len(found.kept)
+        return found
+
+    monkeypatch.setattr(Drafter, "draft", faulty)
+    rows = [chat(f"{at} what?", f"{at} that.") for at in range(40)]
+    rows[30] = chat("plant what?", "That.")
+    if called:
+        ask = {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]}
+        for row in rows:
+            row["messages"][1:1] = [ask, {"role": "tool", "tool_call_id": "c", "content": "{}"}]
+    source = written(tmp_path / "rows.jsonl", [json.dumps(row).encode() for row in rows])
+    built(plan_for(source, outputs=("jsonl",)), tmp_path / "run")
+    found = verify(tmp_path / "run")
+    words = "it is not what all rows of its shape are proved to be"
+    assert ["jsonl has it 0 times", f"in jsonl, {words}"] == [
+        one.message.split(",")[0] if "times" in one.message else one.message.split(";")[0] for one in found.findings
+    ]
+    assert all(one.place.endswith("rows.jsonl:31") for one in found.findings)
+
+
+def test_a_row_that_is_cut_is_made_as_a_build_makes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No output has all of it, so only the long way finds what is wrong with that."""
+    draft = Drafter.draft
+
+    def faulty(self: Drafter, example: Example) -> Draft:
+        found = draft(self, example)
+        return Draft([*found.texts, "plant"], [*found.marks, 1], [*found.values, 0]) if "plant" in found.text else found
+
+    monkeypatch.setattr(Drafter, "draft", faulty)
+    rows = [chat(*[f"{at} {turn} what?" for turn in range(8)]) for at in range(40)]
+    rows[30]["messages"][-1]["content"] = "plant"
+    source = written(tmp_path / "rows.jsonl", [json.dumps(row).encode() for row in rows])
+    built(plan_for(source, outputs=("jsonl",), max_tokens=200, overflow="drop-turns"), tmp_path / "run")
+    found = verify(tmp_path / "run")
+    assert [31] == [int(one.place.rpartition(":")[2]) for one in found.findings]
+    assert "does not decode to what the conversation is rendered as" in found.findings[0].message
 
 
 ODD = [
@@ -205,11 +342,11 @@ def test_whatever_the_plan_trains_the_counts_are_those_of_the_long_way(fields: d
     encoder = encoder_for("rwkv-universal", **fields)
     example = example_of("Hi", "Hello!", "Bye", "Ciao!")
     short, long = warm(encoder, example), SampleCounts()
-    sample = sampled(encoder, example)
+    sample = sampled(encoder, example, short.write)
     assert [] == short.faults(example, sample)
     for _ in range(4):
         good = Checker(encoder)
-        assert [] == good.faults(example, sample)
+        assert [] == good.faults(example, replace(sample, by=None))
         long.add(good.counts)
     assert long == short.counts
 
@@ -219,5 +356,5 @@ def test_a_row_that_says_itself_what_counts_goes_the_long_way() -> None:
     example = example_of("Hi", "Hello!", "Bye", "Ciao!")
     checker = warm(encoder, example)
     weighed = replace(example, weights={1: 0.0})
-    assert [] == checker.faults(weighed, sampled(encoder, weighed))
+    assert [] == checker.faults(weighed, sampled(encoder, weighed, checker.write))
     assert 2 * 3 + 1 == checker.counts.ends

@@ -46,6 +46,7 @@ _PROBES: tuple[Item, ...] = (
     ToolCall(name=_NAME, arguments="{}", id="c1"),
     Thinking(content=[Text(text="x")]),
 )
+_CALLING = frozenset(map(type, _PROBES))
 _ASKED: tuple[Item, ...] = (User(content=[Text(text="x")]),)
 _RESULTS: tuple[Item, ...] = (
     *_ASKED,
@@ -108,8 +109,10 @@ class AnswerBeginnings:
     def opened(self, request: Request) -> Opened | None:
         """Return a conversation as a model says it, answer by answer; None if that is the conversation itself."""
         items = request.items
+        if _CALLING.isdisjoint(map(type, items)):  # before anybody asks the format, which takes a while
+            return None
         kinds = self.kinds
-        if not kinds or kinds.isdisjoint(map(type, items)) or not _may_begin(items, kinds):
+        if not kinds or not _may_begin(items, kinds):
             return None
         places = set(self._places(items))
         if not places:

@@ -6,7 +6,7 @@ import hashlib
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from turnscript.core.losses import Loss
 
@@ -28,10 +28,11 @@ class Draft:
     bytes, and what it is worth. `end`: the weight of the token behind the document. `losses`: what of the example the
     text does not show. `unlike`: how it differs from what its chat template makes of it; None where that is not known.
     `apart`: where, in characters, what a server is given ends and what a model writes begins, if the latter is to have
-    tokens of its own; 0 where all is one text. `known`: what somebody has measured already.
+    tokens of its own; 0 where all is one text. `by`: what wrote it, if a proof did.
+    `known`: what somebody has measured already.
     """
 
-    __slots__ = ("apart", "end", "kept", "losses", "marks", "size", "starts", "text", "texts", "unlike", "values")
+    __slots__ = ("apart", "by", "end", "kept", "losses", "marks", "size", "starts", "text", "texts", "unlike", "values")
 
     def __init__(self, texts: list[str], marks: list[int], values: list[int], known: Measured | None = None) -> None:
         self.texts = texts
@@ -42,6 +43,7 @@ class Draft:
         self.unlike: str | None = None
         self.end = 0
         self.apart = 0
+        self.by: Any = None
         if known is not None:
             self.size, self.starts, self.kept = known
             return

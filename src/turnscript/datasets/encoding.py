@@ -7,7 +7,7 @@ Three steps: a draft is the example as pieces of text (encoding_rows), its token
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
@@ -34,6 +34,7 @@ from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Span
 from turnscript.formats.format import Format
 
 MODES = ("auto", "ids", "text")
+Write = Callable[[Example], Draft | None]
 
 
 class Sample(Struct, frozen=True, gc=False):
@@ -41,7 +42,8 @@ class Sample(Struct, frozen=True, gc=False):
 
     `trained`: how many count. `straddling`: how many lie across a border of what is trained. `losses`: what of the
     conversation the format does not show. `digest`: equal for samples with the same text and weights. `unlike`: how it
-    differs from what its chat template makes of it, empty if it does not; None for what no template wrote.
+    differs from what its chat template makes of it, empty if it does not; None for what no template wrote. `by`: what
+    wrote it, if a proof did; then it has no digest, as nobody asks for it.
     """
 
     ids: Ids
@@ -51,6 +53,7 @@ class Sample(Struct, frozen=True, gc=False):
     losses: Sequence[Loss]
     digest: bytes
     unlike: str | None = None
+    by: Any = None
 
 
 class Wishes(TypedDict, total=False):
@@ -96,14 +99,17 @@ class Encoder:
         self.end = tokenizer.end if options.end and not _ends_with(format_=format, tokenizer=tokenizer) else None
         self._drafter = Drafter(format, train, options)
 
-    def encode(self, examples: Sequence[Example]) -> list[Sample | Problem]:
-        """Return a sample of each example, or what is wrong with it. Many at once make it fast."""
+    def encode(self, examples: Sequence[Example], write: Write | None = None) -> list[Sample | Problem]:
+        """Return a sample of each example, or what is wrong with it. Many at once make it fast.
+
+        `write`: makes the drafts of some examples, None for those that are made as a build makes them.
+        """
         results: list[Sample | Problem | None] = [None] * len(examples)
         places: list[int] = []
         drafts: list[Draft] = []
         for at, example in enumerate(examples):
             try:
-                drafts.append(self._served(self._drafter.draft(example)))
+                drafts.append((write and write(example)) or self.draft(example))
                 places.append(at)
             except (TurnscriptError, *DEFECTS) as error:
                 results[at] = _problem(error)
@@ -112,6 +118,10 @@ class Encoder:
             for at, sample in zip(places, made, strict=True):
                 results[at] = sample
         return [result for result in results if result is not None]
+
+    def draft(self, example: Example) -> Draft:
+        """Return an example in pieces. Raises what `encode` gives as a problem."""
+        return self._served(self._drafter.draft(example))
 
     def counts(self, example: Example) -> list[int]:
         """Return for each item the byte that its trained tokens get. Raises BadRow for weights that cannot be meant."""
@@ -127,7 +137,7 @@ class Encoder:
 
     def explain(self, example: Example) -> list[Token]:
         """Return every token of an example, with what it belongs to. Raises what `encode` gives as a problem."""
-        return self._explained(self._served(self._drafter.draft(example)), example.request.items)
+        return self._explained(self.draft(example), example.request.items)
 
     def explain_prompt(self, spans: Sequence[Span], items: Sequence[Item]) -> list[Token]:
         """Return every token of the prompt of these items: what the model has written in it counts."""
@@ -219,7 +229,8 @@ class Encoder:
             if trained == (draft.end != 0 and self.end is not None):
                 found.append(problem_of(untrained(examples[at], draft)))
                 continue
-            found.append(Sample(ids[first:last], worth, trained, across, draft.losses, draft.digest, draft.unlike))
+            digest = draft.digest if draft.by is None else b""
+            found.append(Sample(ids[first:last], worth, trained, across, draft.losses, digest, draft.unlike, draft.by))
         return found
 
     def _samples(self, examples: Sequence[Example], drafts: Sequence[Draft]) -> list[Sample | Problem]:

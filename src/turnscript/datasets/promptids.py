@@ -57,17 +57,12 @@ class PromptIds:
         for some in [cuts] if self._tokenizer.cuts_free and cuts else [[cut] for cut in cuts]:
             self._wait(_Waiting(data[: some[-1].bytes].decode(), ids, [cut.tokens for cut in some]))
 
-    def add_proved(self, data: bytes, ids: Ids, cuts: Sequence[Cut]) -> None:
-        """Add prompts of a sample of which all else is proved, that end where a token does.
+    def add_proved(self, count: int) -> None:
+        """Add so many prompts that end where a token does, of samples whose ids were just made of their whole text.
 
-        Its ids are what the tokenizer has just made of its whole text. Where a text may be cut, those of a prompt are
-        their beginning by that, and are not made again.
+        Where a text may be cut, the ids of a prompt are the beginning of those by that, and are not made again.
         """
-        if self._tokenizer.cuts_free:
-            self._exact += len(cuts)
-            return
-        for cut in cuts:
-            self._wait(_Waiting(data[: cut.bytes].decode(), ids, [cut.tokens]))
+        self._exact += count
 
     def exact(self) -> int:
         """Return how many prompts had the ids that their samples begin with."""

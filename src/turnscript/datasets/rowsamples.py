@@ -16,7 +16,7 @@ from turnscript.core.conversation import Item
 from turnscript.core.errors import TurnscriptError
 from turnscript.datasets.chat_writing import Written, write_chat
 from turnscript.datasets.drafts import DIGEST
-from turnscript.datasets.encoding import Encoder, Sample
+from turnscript.datasets.encoding import Encoder, Sample, Write
 from turnscript.datasets.expansion import UNTRAINED, expanded, turns_of
 from turnscript.datasets.form import Example
 from turnscript.datasets.hosted_tools import REJECT, retold
@@ -52,10 +52,11 @@ _Pair = tuple[Example, Sample | Problem]
 
 
 class RowSamples:
-    """Makes the samples of rows as a plan says. `chats`: their conversations too."""
+    """Makes the samples of rows as a plan says. `chats`: their conversations too. `write`: that of `Encoder.encode`."""
 
-    def __init__(self, encoder: Encoder, plan: Plan, *, chats: bool = False) -> None:
+    def __init__(self, encoder: Encoder, plan: Plan, *, chats: bool = False, write: Write | None = None) -> None:
         self._encoder = encoder
+        self._write_draft = write
         self._chats = chats
         self._strict = plan.strict
         self._hosted = plan.hosted
@@ -72,7 +73,7 @@ class RowSamples:
         if self._expands:
             yield from self._make_turns(rows)
             return
-        results = iter(self._encoder.encode([example for row in rows for example in row]))
+        results = iter(self._encoder.encode([example for row in rows for example in row], self._write_draft))
         for row in rows:
             if len(row) == 1:
                 yield self._fitting(row[0], next(results))
@@ -115,9 +116,12 @@ class RowSamples:
 
     def _fitting(self, example: Example, result: Sample | Problem) -> Made:
         """Return what becomes of the one example of a row: most have one, and it fits."""
-        if isinstance(result, Problem) or self._chats or (self._limit is not None and len(result.ids) > self._limit):
+        if isinstance(result, Problem) or self._chats or self._is_long(result):
             return self._made([(example, result)])
         return Made([(example, result)], [result], [example], [], [], result.digest)
+
+    def _is_long(self, sample: Sample) -> bool:
+        return self._limit is not None and len(sample.ids) > self._limit
 
     def _made(self, pairs: Sequence[_Pair], turns: bool = False) -> Made:
         """Return what becomes of an example, or of all examples of a row.
@@ -128,13 +132,16 @@ class RowSamples:
         made = Made([], [], [], [], [])
         left_out: Problem | None = None
         for example, result in pairs:
+            if isinstance(result, Sample) and result.by is not None and self._is_long(result):
+                # No output has all of it, which would show how a build makes it.
+                (result,) = self._encoder.encode([example])  # noqa: PLW2901
             if isinstance(result, Problem):
                 if not turns or result.code not in UNTRAINED:
                     return _refused(result)
                 left_out = left_out or result
                 continue
             made.whole.append((example, result))
-            if self._limit is None or len(result.ids) <= self._limit:
+            if not self._is_long(result):
                 made.samples.append(result)
                 made.said.append(example)
                 continue

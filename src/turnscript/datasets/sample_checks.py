@@ -23,9 +23,9 @@ from turnscript.datasets.answer_beginnings import Opened
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.encoding_rows import fill_order
 from turnscript.datasets.form import Example
-from turnscript.datasets.problems import difference
+from turnscript.datasets.problems import Problem, difference
 from turnscript.datasets.promptids import PromptIds
-from turnscript.datasets.shape_checks import Proofs
+from turnscript.datasets.shape_checks import Looked, Proofs, held
 from turnscript.datasets.tokenbytes import Spelled, TokenBytes
 from turnscript.datasets.tokenizer import Ends
 from turnscript.datasets.turn_checks import MODEL, PROMPTS, TurnChecker, spread, trained_turns
@@ -85,7 +85,10 @@ class Checker:
         self._bytes = TokenBytes(encoder.tokenizer)
         self._prompts = PromptIds(encoder.tokenizer)
         self._turns = TurnChecker(encoder) if encoder.format.template is not None else None
-        self._proofs = Proofs(encoder, lambda asked, item: [prompt.text for prompt in self._leading(asked, item)])
+        self._proofs = Proofs(encoder, self._probed)
+        self.write = self._proofs.draft
+        self._sizes: list[int] = []
+        self._said: list[tuple[int, int, int]] = []
 
     @property
     def counts(self) -> SampleCounts:
@@ -105,18 +108,47 @@ class Checker:
 
     def each(self, samples: Sequence[tuple[Example, Sample]]) -> Iterator[list[str]]:
         """Give what is wrong with each of many samples, which make it fast."""
-        spelled = self._bytes.spell_each([sample.ids for _, sample in samples])
-        proved = self._proofs.led(samples, spelled)
-        for (example, sample), one, led in zip(samples, spelled, proved, strict=True):
+        held = self._held([(at, sample) for at, (_, sample) in enumerate(samples) if sample.by is not None])
+        for at, (example, sample) in enumerate(samples):
             self._counts.samples += 1
-            if led is None:
-                yield self._looked_at(example, sample, one)
+            yield [] if at in held else self._looked_at(example, sample, self._bytes.spell(sample.ids))
+
+    def _held(self, proved: Sequence[tuple[int, Sample]]) -> set[int]:
+        """Return which of the samples that were written by proofs are as they should be, and count what they have."""
+        if not proved:
+            return set()
+        samples = [sample for _, sample in proved]
+        text = "".join([sample.by.text for sample in samples])
+        widths = self._bytes.spells([sample.ids for sample in samples], text.encode())
+        if widths is None:
+            alike = [one for one in proved if self._bytes.spell(one[1].ids).data == one[1].by.text.encode()]
+            return self._held(alike) if len(alike) < len(proved) else set()
+        fine: set[int] = set()
+        for proof, places, prompts, exact in held(samples, widths, ended=self._encoder.end is not None):
+            self._counts.equal += 0 if proof.explained else len(places)
+            self._counts.explained += len(places) if proof.explained else 0
+            self._counts.prompts += exact.size
+            self._counts.ends += len(places) * proof.ends
+            fine.update(places)
+            if self._encoder.tokenizer.cuts_free:
+                self._prompts.add_proved(int(exact.sum()))
                 continue
-            self._prompts.add_proved(one.data, sample.ids, led.cuts)
-            self._counts.equal += 1
-            self._counts.prompts += led.prompts
-            self._counts.ends += led.ends
-            yield []
+            for at, sizes in zip(places, prompts.tolist(), strict=True):
+                ids = samples[at].ids
+                self._prompts.add(samples[at].by.text.encode(), sizes, ids, self._bytes.spell(ids).widths.cumsum())
+        return {proved[at][0] for at in fine}
+
+    def _probed(self, probe: Example) -> Looked | None:
+        """Look at a probe as at any sample; None if it is not as most are."""
+        (sample,) = self._encoder.encode([probe])
+        checker = Checker(self._encoder)
+        if isinstance(sample, Problem) or checker.faults(probe, sample):
+            return None
+        counts = checker.take()
+        read, led = (counts.equal, counts.explained), (counts.prompts, counts.exact)
+        if counts != SampleCounts(1, 0, *read, prompts=led[0], exact=led[1], ends=counts.ends) or not any(read):
+            return None
+        return Looked(self._encoder.draft(probe), checker._sizes, checker._said, counts.ends, bool(read[1]))
 
     def _looked_at(self, example: Example, sample: Sample, found: Spelled) -> list[str]:
         """Return what is wrong with a sample, which is looked at by itself."""
@@ -299,6 +331,7 @@ class Checker:
             self._counts.exact += same
             if not same:
                 yield f"{item.at}: the ids of the prompt for this turn are not how the sample begins"
+        self._sizes = begun
         if begun:
             self._prompts.add(text.encode(), begun, sample.ids, ends)
 
@@ -360,6 +393,7 @@ class Checker:
             return
         starts = np.concatenate(([0], ends[:-1]))
         weights = sample.weights[: len(ends)]
+        self._said = []
         for index, written in pieces.written().items():
             item = items[index]
             if item.open or not isinstance(item, MODEL):
@@ -368,6 +402,7 @@ class Checker:
             if not weights[inside][starts[inside] < ends[inside]].any():
                 continue
             closing = written.closing
+            self._said.append((written.start, *closing))
             if closing[0] < closing[1]:
                 first = int(np.searchsorted(ends, closing[0], side="right"))
                 trained = bool(weights[first : int(np.searchsorted(starts, closing[1], side="left"))].all())

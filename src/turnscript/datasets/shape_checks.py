@@ -1,282 +1,373 @@
-"""Owns the short way to check samples: what is true of one row of some kinds of items is true of all such rows.
+"""Owns the short way to check samples: what is true of one row of some shape is true of all rows of that shape.
 
-Only rows whose items say one text each go it, texts that the renderer writes as they are. Of the first rows of the same
-kinds, and of one in some more, everything is checked the long way. For the others it is proved once, on probes, how the
-renderer writes them, which prompts lead to their turns and what ends these, and that the strict reader gives them back.
-A row must then be these literals with its texts between them, byte for byte as its tokens spell them, and have what
-ends its turns trained. It is read back as the probe was where its texts decide nothing about that: where all tags
-begin alike, at the start of a line, and no text has that, there are no tags but those of the literals
-(`engine.read.settles`). Any other row is read back itself. Whatever is otherwise about a row goes the long way, which
-says what is wrong. Many rows are looked at together, because most of the work is over arrays.
+Rows of one shape have the same tools, items of the same kinds and, in calls and results, equal names and ids at the
+same places. They differ in what fills the holes of the shape: texts, arguments, names and ids. Of the first rows of a
+shape, and of one in some more, everything is checked the long way. For the others it is proved once, on a probe that
+passes the long way, what stands around the holes, what is trained, which prompts lead to turns, and that the strict
+reader gives it back. From that their samples are made, and not by what a build makes them with, so an output shows
+where that goes wrong. Each is still looked at: its tokens spell its text, byte for byte, exactly that is trained which
+the proof says, and of each turn some of its text is.
+
+A row is read back as the probe was where its texts decide nothing about that: where all tags begin alike, at the start
+of a line, and no text has that, there are no tags but those of the literals (`engine.read.settles`). Any other row is
+read back itself. Whatever is otherwise about a row goes the long way, which says what is wrong. Many rows are looked at
+together, because most of the work is over arrays.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import accumulate, pairwise
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, json
+from numpy.typing import NDArray
 
-from turnscript.core.conversation import Conversation, Item, Request, Text
+from turnscript.core.conversation import (
+    Assistant,
+    Conversation,
+    Hints,
+    Item,
+    Request,
+    System,
+    Text,
+    Thinking,
+    Tool,
+    ToolCall,
+    ToolResult,
+    User,
+)
 from turnscript.core.errors import TurnscriptError
+from turnscript.core.json_text import is_json, is_object
+from turnscript.datasets.drafts import Draft, Measured
 from turnscript.datasets.encoding import Encoder, Sample
-from turnscript.datasets.form import Example, Spoken
-from turnscript.datasets.promptids import Cut
-from turnscript.datasets.tokenbytes import Spelled
+from turnscript.datasets.form import Example
 from turnscript.datasets.tokenizer import Ends
-from turnscript.datasets.turn_checks import MODEL, spread, trained_turns
+from turnscript.engine.bodies import CallArguments, ResultContent
 from turnscript.engine.layout import Place, layout_of
 from turnscript.engine.read import settles
-from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, flatten
+from turnscript.engine.spans import CONTROL, flatten
 
-Kinds = tuple[type[Item], ...]
+Kinds = tuple[Any, ...]
+"""Of each item its kind; of a call or a result also what its text and its message look like, and which words are its
+name and id. Behind them a digest of the tools, if there are any."""
+Spot = tuple[int, int]
+"""A place in any row of a shape: how many bytes of its literals and how many of its holes are before it."""
 
 _FIRST, _AGAIN = 3, 128
 """So many first rows of a shape go the long way, and one in so many afterwards."""
 _LONGEST, _REMEMBERED = 64, 4096
-_PROBE = "x"
+_BODIES: dict[type[Item], object] = {ToolCall: CallArguments, ToolResult: ResultContent}
+"""Bodies that write the text of a call or a result as it stands."""
+_WORD = re.compile(r"[A-Za-z0-9_.:/-]+")
+"""A name or an id that is written as it stands."""
+_OBJECT, _JSON, _PLAIN = '{{"{}": 1}}', '["{}"]', "{}"
+_HELD = {"at", "content", "name", "id", "arguments", "hints"}
+
+
+def _rest(kind: Any) -> tuple[Callable[[Any], object], object]:
+    """Return what gives of an item what no hole holds, and what that is where it says nothing."""
+    held = _HELD if kind in _BODIES else {"at", "content"}
+    rest = attrgetter(*[name for name in kind.__struct_fields__ if name not in held])
+    return rest, rest(kind(name="") if kind is ToolCall else kind())
+
+
+_REST = {kind: _rest(kind) for kind in (System, User, Assistant, Thinking, ToolCall, ToolResult)}
+
+
+class Said(NamedTuple):
+    """What fills the holes of a row: its texts, and its names and ids, each once; only calls and results have these.
+    And its tools, which are no hole: rows with others are of another shape.
+    """
+
+    kinds: Kinds
+    texts: Sequence[str]
+    words: Sequence[str] = ()
+    tools: Sequence[Tool] = ()
+
+
+class Looked(NamedTuple):
+    """What was seen of a probe that is as it should be: its draft, how many bytes its prompts have, of each trained
+    text of the model where it begins and ends and where what ends it does, how many ends are trained, and whether it
+    is read back as another conversation with the same texts.
+    """
+
+    draft: Draft
+    prompts: Sequence[int]
+    said: Sequence[tuple[int, int, int]]
+    ends: int
+    explained: bool
 
 
 class Proof(Struct):
-    """What is known of all rows of some kinds.
+    """What is known of all rows of some shape.
 
-    `literals`: what stands before, between and behind the texts. `places`: where the texts are. `tag`: what
-    they have to be without to be read back as they stand, empty if that is unknown; `tags`: how often the literals have
-    it. `prompts`: of turns that are looked at, how
-    many texts stand before them and the bytes of what the prompt has behind the last of these. `said`: the items that
-    the model says, `closings`: the bytes of what ends each, `ends`: how many of them end a turn. `late`: the last one
-    ends with the document.
+    `parts`: the literals, with nothing between them; `holes`: which text or word, behind all texts, fills each. `tag`:
+    what texts have to be without to be read back as they stand, empty if that is unknown; `tags`: how often the
+    literals have it. `places`: where the texts stand. `size`: the bytes of all literals. `borders` and `kept`: where
+    other weights begin, and all weights; `end`: that of the token behind the document. `prompts`: where prompts end,
+    `said`: where texts of the model begin. `ends` and `explained`: as with the probe.
     """
 
-    literals: list[bytes]
-    places: list[Place]
-    tag: bytes
+    parts: list[str]
+    holes: list[int]
+    tag: str
     tags: int
-    prompts: list[tuple[int, int]]
-    said: list[int]
-    closings: list[int]
+    places: list[Place]
+    size: int
+    borders: list[Spot]
+    kept: list[int]
+    end: int
+    prompts: list[Spot]
+    said: list[Spot]
     ends: int
-    late: bool
-
-    def around(self, texts: Sequence[bytes]) -> bytes:
-        """Return the literals with texts between them."""
-        parts = [b""] * (2 * len(texts) + 1)
-        parts[::2], parts[1::2] = self.literals, texts
-        return b"".join(parts)
+    explained: bool
 
 
-class Led(NamedTuple):
-    """A row that is proved: how many prompts lead to turns of it, those that end where a token does, and how many ends
-    are trained.
-    """
+class Proved(NamedTuple):
+    """What a proof wrote: how many bytes fill each hole, and the text."""
 
-    prompts: int
-    cuts: list[Cut]
-    ends: int
-
-
-Leading = Callable[[Request, Item], Sequence[str]]
-"""The prompts that may lead to an item behind a conversation, as texts."""
+    proof: Proof
+    sizes: list[int]
+    text: str
 
 
 class Proofs:
-    """The proofs of one encoder's rows. Where there are several ways to write a row, all go the long way."""
+    """The proofs of one encoder's rows. Where there are several ways to write a row, all go the long way.
 
-    def __init__(self, encoder: Encoder, leading: Leading) -> None:
+    `look`: looks at a probe the long way; None where it is not as most rows are.
+    """
+
+    def __init__(self, encoder: Encoder, look: Callable[[Example], Looked | None]) -> None:
         options = encoder.options
         plain = encoder.train.is_plain() and options.escape == "auto" and encoder.format.template is None
         self._able = plain and encoder.mode == "text"
-        self._encoder = encoder
-        self._leading = leading
-        self._layout = layout_of(encoder.format.document)
+        self._format = encoder.format
+        self._look = look
+        layout = layout_of(encoder.format.document)
+        self._places: dict[type[Item], Place] = dict(layout.plain)
+        for kind, body in _BODIES.items():
+            place = layout.places.get(kind.kind)
+            if place is not None and type(place.body) is body and not (options.declared or options.normalize_json):
+                self._places[kind] = place
         self._seen: dict[Kinds, int] = {}
         self._known: dict[Kinds, Proof | None] = {}
 
-    def led(self, samples: Sequence[tuple[Example, Sample]], spelled: Sequence[Spelled]) -> list[Led | None]:
-        """Return what is true of samples, None for each that must be looked at the long way."""
-        found: list[Led | None] = [None] * len(samples)
-        alike: dict[int, _Alike] = {}
-        for at, ((example, _), (data, _)) in enumerate(zip(samples, spelled, strict=True)):
-            said = example.spoken
-            proof = None if example.weights or example.context else self._of(said)
-            if proof is None or said is None:
-                continue
-            parts = [text.encode("utf-8", "surrogatepass") for text in said.texts]
-            if data == proof.around(parts) and all(parts) and self._is_given_back(proof, said, data):
-                group = alike.setdefault(id(proof), _Alike(proof, [], []))
-                group.places.append(at)
-                group.widths.append(list(map(len, parts)))
-        if alike:
-            tokens = _Tokens.of([sample for _, sample in samples], spelled)
-            for group in alike.values():
-                for at, led in _ended(group, tokens, late=group.proof.late and self._encoder.end is not None):
-                    found[at] = led
-        return found
-
-    def _of(self, said: Spoken | None) -> Proof | None:
-        """The proof for a row; None where it goes the long way."""
-        if not self._able or said is None or not 0 < len(said.kinds) <= _LONGEST:
+    def draft(self, example: Example) -> Draft | None:
+        """Return a row as the proof of its shape says that it is written; None if it must go the long way."""
+        said = self._said(example)
+        proof = self._of(said) if said is not None else None
+        if said is None or proof is None:
             return None
-        seen = self._seen[said.kinds] = self._seen.get(said.kinds, -1) + 1
+        values = said.texts
+        if said.words:
+            known = [*values, *said.words]
+            values = [known[at] for at in proof.holes]
+        parts = proof.parts.copy()
+        parts[1::2] = values
+        text = "".join(parts)
+        try:
+            sizes = [len(value) if value.isascii() else len(value.encode()) for value in values]
+        except UnicodeEncodeError:
+            return None
+        if not self._is_given_back(proof, said, text):
+            return None
+        ends = [0, *accumulate(sizes)]
+        starts = [0, *[size + ends[holes] for size, holes in proof.borders]]
+        draft = Draft([text], [0], [0], Measured(proof.size + ends[-1], starts, proof.kept))
+        draft.end, draft.by = proof.end, Proved(proof, sizes, text)
+        return draft
+
+    def _said(self, example: Example) -> Said | None:
+        if not self._able or example.weights or example.context or example.is_document:
+            return None
+        spoken = example.spoken
+        if spoken is None:
+            return _said(example.request)
+        return Said(spoken.kinds, spoken.texts) if all(spoken.texts) else None
+
+    def _of(self, said: Said) -> Proof | None:
+        """Return the proof for a row; None where it goes the long way."""
+        kinds = said.kinds
+        if not 0 < len(kinds) <= _LONGEST:
+            return None
+        if len(self._seen) >= _REMEMBERED:
+            self._seen.clear()
+            self._known.clear()
+        seen = self._seen[kinds] = self._seen.get(kinds, -1) + 1
         if seen < _FIRST or not seen % _AGAIN:
             return None
-        if said.kinds not in self._known:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[said.kinds] = self._proved(said.kinds)
-        return self._known[said.kinds]
+        if kinds not in self._known:
+            self._known[kinds] = self._proved(said)
+        return self._known[kinds]
 
-    def _is_given_back(self, proof: Proof, said: Spoken, data: bytes) -> bool:
+    def _is_given_back(self, proof: Proof, said: Said, written: str) -> bool:
         """Return whether the renderer writes the texts unchanged and the strict reader gives them back."""
-        if proof.tag and data.count(proof.tag) == proof.tags:
+        if proof.tag and written.count(proof.tag) == proof.tags:
             return True
-        return self._as_they_are(proof, said.texts) and self._reads(said.kinds, said.texts, data.decode())
+        return not said.words and self._as_they_are(proof, said.texts) and self._reads(said, written)
 
     def _as_they_are(self, proof: Proof, texts: Sequence[str]) -> bool:
-        """Whether the renderer writes texts without a change."""
-        document = self._encoder.format.document
+        """Return whether the renderer writes texts without a change."""
+        document = self._format.document
         if document.flattened and any(flatten(text, document.blank) != text for text in texts):
             return False
         pairs = zip(proof.places, texts, strict=True)
         return all(place.lead_of_tags not in text or place.protect(text) == text for place, text in pairs)
 
-    def _reads(self, kinds: Kinds, texts: Sequence[str], written: str) -> bool:
-        """Whether the strict reader gives the items back, and nothing beside them."""
+    def _reads(self, said: Said, written: str) -> bool:
+        """Return whether the strict reader gives the items back, and nothing beside them."""
         try:
-            found = self._encoder.format.parse(written)
+            found = _said(self._format.parse(written))
         except TurnscriptError:
             return False
-        items = found.items
-        if found.tools or len(items) != len(kinds):
-            return False
-        return all(
-            type(item) is kind and _says_only(item, one) for item, kind, one in zip(items, kinds, texts, strict=True)
-        )
+        return found is not None and found.kinds == said.kinds and found.texts == list(said.texts)
 
-    def _proved(self, kinds: Kinds) -> Proof | None:
-        places = [place for kind in kinds if (place := self._layout.plain.get(kind)) is not None]
-        items: list[Any] = [kind(content=[Text(text=_PROBE)], at=str(at)) for at, kind in enumerate(kinds)]  # type: ignore[call-arg]
-        try:
-            out = self._encoder.format.write(Request(conversation=Conversation(items=list(items))))
-        except TurnscriptError:
+    def _proved(self, said: Said) -> Proof | None:
+        items, probes = _probe(said)
+        places = [place for item in items if (place := self._places.get(type(item))) is not None]
+        request = Request(conversation=Conversation(items, list(said.tools)))
+        looked = self._look(Example(request)) if len(places) == len(items) else None
+        if looked is None or looked.draft.losses:
             return None
-        pieces, marks = out.flat()
-        holes = [at for at, mark in enumerate(marks) if not mark & CONTROL]
-        probes = [_PROBE] * len(kinds)
-        if len(places) < len(kinds) or out.all_losses() or [pieces[at] for at in holes] != probes:
+        draft, text = looked.draft, looked.draft.text
+        found = list(re.finditer("|".join(map(re.escape, probes)), text))
+        edges = [0, *[at for one in found for at in one.span()], len(text)]
+        literals = [text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
+        holes = [probes.index(one[0]) for one in found]
+        around = list(zip(holes, pairwise(literals), strict=True))
+        tag = self._tag(places, [pair for hole, pair in around if hole < len(items)])
+        quoted = [before[-1:] + after[:1] == '""' for hole, (before, after) in around if hole >= len(items)]
+        written = [
+            piece for piece, mark in zip(draft.texts, draft.marks, strict=True) if mark >= 0 and not mark & CONTROL
+        ]
+        once = [hole for hole in holes if hole < len(items)] == list(range(len(items)))
+        if not once or written != probes[: len(items)] or (said.words and not (tag and all(quoted))):
             return None
-        borders = [(at + 1, after) for at, after in zip([-1, *holes], [*holes, len(pieces)], strict=True)]
-        literals = ["".join(pieces[start:end]) for start, end in borders]
-        prompts = self._prompts(items, literals)
-        if prompts is None or not self._reads(kinds, probes, "".join(pieces)):
+        # From here on in bytes.
+        bounds = [(len(text[: one.start()].encode()), len(text[: one.end()].encode())) for one in found]
+        stretches = list(zip(draft.starts, [*draft.starts[1:], draft.size], draft.kept, strict=True))
+        for start, stop, end in looked.said:
+            untrained = any(begin < end and start < last and not worth for begin, last, worth in stretches)
+            if untrained or (start, stop) not in bounds:
+                return None
+        of_all = (draft.starts[1:], looked.prompts, [start for start, _, _ in looked.said])
+        borders, prompts, begun = ([_spot(bounds, at) for at in some] for some in of_all)
+        if any(before < 0 for _, before in (*borders, *prompts, *begun)):
             return None
-        said = [at for at, item in enumerate(items) if isinstance(item, MODEL)]
-        closings = [_closing(pieces, marks, holes[at]) for at in said]
-        late = bool(said) and said[-1] == len(items) - 1 and self._encoder.format.ends_late(items[-1])
-        goes_on = [at + 1 < len(items) and isinstance(items[at + 1], MODEL) for at in said]
-        ends = sum(bool(size) or not on for size, on in zip(closings, goes_on, strict=True))
-        tag, data = self._tag(places, literals).encode(), [literal.encode() for literal in literals]
-        tags = sum(literal.count(tag) for literal in data)
-        return Proof(data, places, tag, tags, prompts, said, closings, ends, late)
+        size = draft.size - sum(stop - start for start, stop in bounds)
+        tags = sum(literal.count(tag) for literal in literals) if tag else 0
+        parts = [part for literal in literals for part in (literal, "")][:-1]
+        more = (draft.kept, draft.end, prompts, begun, looked.ends, looked.explained)
+        return Proof(parts, holes, tag, tags, places, size, borders, *more)
 
-    def _tag(self, places: Sequence[Place], literals: Sequence[str]) -> str:
-        """What texts between these have to be without to be written and read as they stand; empty if unknown."""
-        document = self._encoder.format.document
-        tags = {settles(document, *pair) for pair in pairwise(literals)}
+    def _tag(self, places: Sequence[Place], around: Sequence[tuple[str, str]]) -> str:
+        """Return what texts between these have to be without to be written and read as they stand; empty if unknown."""
+        document = self._format.document
+        tags = {settles(document, *pair) for pair in around}
         tags.update(*(place.escape.leads for place in places))
         return tags.pop() if len(tags) == 1 and not document.flattened else ""
 
-    def _prompts(self, items: list[Item], literals: Sequence[str]) -> list[tuple[int, int]] | None:
-        """The prompts of turns; None where one does not lead into the text."""
-        found: list[tuple[int, int]] = []
-        for at in spread(trained_turns(items, [isinstance(item, MODEL) for item in items])):
-            before = "".join(chain.from_iterable(zip(literals[:at], [_PROBE] * at, strict=True)))
-            asked = Request(conversation=Conversation(items[:at]))
-            tails = [text[len(before) :] for text in self._leading(asked, items[at]) if text.startswith(before)]
-            tails = [tail for tail in tails if literals[at].startswith(tail)]
-            if not tails:
+
+def _said(request: Request) -> Said | None:
+    """Return what a conversation holds in which all items say one text or call; None if it says more."""
+    if request.unread or request.hints:
+        return None
+    kinds: list[Any] = []
+    texts: list[str] = []
+    words: dict[str, int] = {}
+    for item in request.items:
+        kind: Any = type(item)
+        rest, usual = _REST.get(kind, (None, None))
+        if rest is None or rest(item) != usual:
+            return None
+        text = item.arguments if isinstance(item, ToolCall) else _only_text(item)
+        if isinstance(item, ToolCall | ToolResult):
+            # An escape may be written as its character, and arguments on several lines may be laid out.
+            form = _OBJECT if is_object(text) else _JSON if is_json(text) else _PLAIN
+            if "\\u" in text or (kind is ToolCall and (form is not _OBJECT or "\n" in text)):
                 return None
-            found.append((at, len(tails[0].encode())))
-        return found
+            hints = item.hints or Hints()
+            if hints.turn or hints.slot or hints.envelope or hints.attributes:
+                return None
+            named = [-1 if one is None else words.setdefault(one, len(words)) for one in (item.name, item.id)]
+            kind = (kind, form, item.hints and hints.shape, *named)
+        kinds.append(kind)
+        texts.append(text)
+    if not all(texts) or not all(map(_WORD.fullmatch, words)):
+        return None
+    if request.tools:
+        kinds.append(hashlib.sha256(json.encode(request.tools)).digest())
+    return Said(tuple(kinds), texts, list(words), request.tools)
 
 
-def _says_only(item: Any, text: str) -> bool:
+def _only_text(item: Any) -> str:
+    """Return the text of an item that has one and nothing beside it; empty if it has not."""
     content = item.content
-    if len(content) != 1 or type(content[0]) is not Text or content[0].text != text or content[0].extra:
-        return False
-    return not item.open and not item.extra and getattr(item, "name", None) is None
+    return content[0].text if len(content) == 1 and type(content[0]) is Text and not content[0].extra else ""
 
 
-def _closing(pieces: Sequence[str], marks: Sequence[int], hole: int) -> int:
-    """The bytes of what the model writes behind a text to end it."""
-    size = 0
-    for piece, mark in zip(pieces[hole + 1 :], marks[hole + 1 :], strict=True):
-        if not (mark & CONTROL and mark & TRAINABLE and mark // ITEM == marks[hole] // ITEM):
-            break
-        size += len(piece.encode())
-    return size
+def _probe(said: Said) -> tuple[list[Any], list[str]]:
+    """Return items of the same shape, and what fills its holes."""
+    fill = [f"zq{at}qz" for at in range(len(said.texts) + len(said.words))]
+    words = [*fill[len(said.texts) :], None]
+    items: list[Any] = []
+    for at, kind in enumerate(said.kinds[: len(said.texts)]):
+        named: dict[str, Any] = {}
+        if isinstance(kind, tuple):
+            kind, form, shape, name, id_ = kind  # noqa: PLW2901
+            fill[at], named = form.format(fill[at]), {"name": words[name], "id": words[id_]}
+            named["hints"] = None if shape is None else Hints(shape=shape)
+        text = {"arguments": fill[at]} if kind is ToolCall else {"content": [Text(text=fill[at])]}
+        items.append(kind(at=str(at), **named, **text))
+    return items, fill
 
 
-class _Alike(NamedTuple):
-    """Samples that one proof is for: their positions, and how many bytes each of their texts has."""
+def _spot(holes: Sequence[tuple[int, int]], place: int) -> Spot:
+    """Return a place in a probe as one in any row: its literals and holes; -1 of these if it is inside of one."""
+    if any(start < place < stop for start, stop in holes):
+        return place, -1
+    before = [stop - start for start, stop in holes if stop <= place]
+    return place - sum(before), len(before)
 
-    proof: Proof
-    places: list[int]
-    widths: list[list[int]]
 
+def held(
+    samples: Sequence[Sample], widths: Ends, *, ended: bool
+) -> Iterator[tuple[Proof, list[int], NDArray[np.int64], NDArray[np.bool_]]]:
+    """Give, by their proofs, the positions of samples that proofs wrote and in which exactly that is trained which the
+    proof says, and of each turn a token that begins in its text, so all that ends the turn is trained, too. With them
+    how many bytes the prompts of each have, and whether a token ends there.
 
-class _Tokens(NamedTuple):
-    """The tokens of samples behind one another. `starts` and `ends`: where each begins and ends, in bytes of all.
-
-    `trained`: how many are trained before each, `words`: how many of these have bytes, as the one behind a document has
-    none. `first`: where each sample begins, and the last one ends; `bytes`: the same in bytes.
+    `widths`: the bytes of their tokens, one sample behind the other. `ended`: there is a token behind each document.
     """
-
-    starts: Ends
-    ends: Ends
-    trained: Ends
-    words: Ends
-    first: Ends
-    bytes: Ends
-
-    @classmethod
-    def of(cls, samples: Sequence[Sample], spelled: Sequence[Spelled]) -> _Tokens:
-        widths = np.concatenate([one.widths for one in spelled])
-        weights = np.concatenate([sample.weights[: len(sample.ids)] for sample in samples]) > 0
-        first = np.cumsum([0, *[len(sample.ids) for sample in samples]])
-        borders, trained, words = (
-            np.concatenate(([0], one.cumsum())) for one in (widths, weights, weights & (widths > 0))
-        )
-        return cls(borders[:-1], borders[1:], trained, words, first, borders[first])
-
-
-def _ended(alike: _Alike, tokens: _Tokens, *, late: bool) -> Iterator[tuple[int, Led]]:
-    """Give the samples of which each turn is trained, and what ends it."""
-    proof, places, widths = alike.proof, np.array(alike.places), np.array(alike.widths)
-    starts, ends, trained, words = tokens.starts, tokens.ends, tokens.trained, tokens.words
-    sizes = np.array([len(literal) for literal in proof.literals])
-    begins, first, behind = tokens.bytes[places], tokens.first[places], tokens.first[places + 1]
-    edges = np.column_stack((begins, begins[:, None] + (sizes[:-1] + widths).cumsum(axis=1)))
-    stops = edges[:, 1:][:, proof.said]
-    inside = np.searchsorted(starts, stops - widths[:, proof.said])
-    closing = np.searchsorted(ends, stops, side="right")
-    closed = np.maximum(closing, np.searchsorted(starts, stops + proof.closings, side="left"))
-    good = trained[closed] - trained[closing] == closed - closing
-    good &= words[np.maximum(inside, closing)] > words[inside]
-    fine = good.all(axis=1) & (edges[:, -1] + sizes[-1] == tokens.bytes[places + 1])
-    if late:
-        fine &= trained[behind] > trained[behind - 1]
-    counts, tails = [count for count, _ in proof.prompts], [tail for _, tail in proof.prompts]
-    prompts = edges[:, counts] + tails
-    cut = np.searchsorted(ends, prompts)
-    exact = ends[np.minimum(cut, len(ends) - 1)] == prompts
-    columns = (fine, exact, cut + 1 - first[:, None], prompts - begins[:, None])
-    for place, is_fine, *row in zip(alike.places, *(column.tolist() for column in columns), strict=True):
-        if is_fine:
-            cuts = [Cut(count, size) for ends_here, count, size in zip(*row, strict=True) if ends_here]
-            yield place, Led(len(counts), cuts, proof.ends)
+    ends = widths.cumsum()
+    starts = ends - widths
+    counts = np.concatenate([sample.weights for sample in samples]) > 0
+    trained = np.concatenate(([0], counts.cumsum()))
+    first = np.cumsum([0, *[len(sample.ids) for sample in samples]])
+    bytes_ = np.concatenate(([0], ends))[first]
+    alike: dict[int, list[int]] = {}
+    for at, sample in enumerate(samples):
+        alike.setdefault(id(sample.by.proof), []).append(at)
+    for rows in alike.values():
+        proof: Proof = samples[rows[0]].by.proof
+        places, sizes = np.array(rows), np.array([samples[at].by.sizes for at in rows])
+        before = bytes_[places, None] + np.pad(sizes.cumsum(axis=1), ((0, 0), (1, 0)))
+        spots = (np.array(some, np.int64).reshape(-1, 2) for some in (proof.borders, proof.prompts, proof.said))
+        borders, prompts, said = (before[:, some[:, 1]] + some[:, 0] for some in spots)
+        behind = first[places + 1]
+        edges = np.column_stack((first[places], np.searchsorted(starts, borders), behind - ended, behind))
+        worth = np.array([*proof.kept, proof.end]) > 0
+        fine = (np.diff(trained[edges]) == np.diff(edges) * worth).all(axis=1)
+        stops = said + sizes[:, [hole for _, hole in proof.said]]
+        fine &= (starts[np.searchsorted(starts, said)] < stops).all(axis=1)
+        fine &= before[:, -1] + proof.size == bytes_[places + 1]
+        exact = ends[np.searchsorted(ends, prompts)] == prompts
+        yield (proof, places[fine].tolist(), (prompts - bytes_[places, None])[fine], exact[fine])
 
 
-__all__ = ["Led", "Proof", "Proofs"]
+__all__ = ["Looked", "Proofs", "Proved", "held"]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from turnscript.datasets.chat_checks import chat_faults
 from turnscript.datasets.expectation import Expected, Fingerprints, Inputs, Source
-from turnscript.datasets.preparation import Prepared
+from turnscript.datasets.preparation import Prepared, encoder_of
 from turnscript.datasets.rowsamples import BATCH_BYTES, unlike_of
 from turnscript.datasets.sample_checks import Checker, SampleCounts
 from turnscript.datasets.shard import Done, Tell, seldom_collected
@@ -25,7 +25,8 @@ from turnscript.datasets.shardfiles import TemplateCounts
 
 MOST = 100
 """So many faults of a shard are kept; all are counted."""
-_TOGETHER = 1 << 16
+FILES = "files"
+_TOGETHER = 1 << 15
 """Rows are looked at together, of so many tokens, and of no more bytes than are encoded together."""
 
 
@@ -63,8 +64,11 @@ class ShardChecks:
         self._prepared = prepared
         self._files = files
         self._every = every
-        self._inputs = Inputs(prepared)
-        self._checker = Checker(self._inputs.encoder)
+        encoder = encoder_of(prepared.plan)
+        if sum(part.piece.size for shard in prepared.shards for part in shard) > BATCH_BYTES:
+            encoder.tokenizer.load()  # the first that it is given are single probes, which tell of no work to come
+        self._checker = Checker(encoder)
+        self._inputs = Inputs(prepared, encoder, self._checker.write)
 
     def check(self, number: int, tell: Tell) -> ShardSeen:
         """Check a shard. `tell` is called now and then."""
@@ -104,29 +108,26 @@ class ShardChecks:
 def _look(seen: ShardSeen, part: int, rows: Sequence[Expected], checker: Checker) -> None:
     """Look at some rows of a part together."""
     faults = checker.each([pair for row in rows for pair in row.whole])
+    seen.rows += len(rows)
     for row in rows:
-        seen.rows += 1
         seen.usable += bool(row.samples)
         found = [message for messages in islice(faults, len(row.whole)) for message in messages]
-        for one, chat in zip(row.said, row.chats, strict=False):
-            found += chat_faults(one, chat) if one is not None else ()
-        seen.faulty += len(found)
-        seen.faults += [Fault(part, row.source.number, message) for message in found[: MOST - len(seen.faults)]]
+        if row.chats:
+            for one, chat in zip(row.said, row.chats, strict=True):
+                found += chat_faults(one, chat) if one is not None else ()
+        if found:
+            seen.faulty += len(found)
+            seen.faults += [Fault(part, row.source.number, message) for message in found[: MOST - len(seen.faults)]]
         unlike = unlike_of(row.whole)
         if unlike is not None:
             seen.template.add(part, row.source.number, unlike)
 
 
-def save_seen(results: str, number: int, seen: ShardSeen) -> None:
-    """Leave what was seen of a shard in a folder."""
-    _file(results, number).write_bytes(pickle.dumps(seen))
+def leave(results: str, name: object, what: object) -> None:
+    """Leave in a folder what was seen of a shard, or for workers which files there are to check."""
+    (Path(results) / f"{name}.seen").write_bytes(pickle.dumps(what))
 
 
-def load_seen(results: str, number: int) -> ShardSeen:
-    """Return what was seen of a shard, as one of our own workers left it there."""
-    found: ShardSeen = pickle.loads(_file(results, number).read_bytes())
-    return found
-
-
-def _file(results: str, number: int) -> Path:
-    return Path(results) / f"{number}.seen"
+def left(results: str, name: object) -> Any:
+    """Return what one of our own processes left there."""
+    return pickle.loads((Path(results) / f"{name}.seen").read_bytes())

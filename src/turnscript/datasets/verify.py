@@ -1,8 +1,8 @@
 """Owns the proof that a finished folder is right: its files are read back and compared with the rows they came from.
 
 Three passes. The hashes of all files are compared with the manifest. The inputs are read and encoded once more, and
-each sample is checked against its conversation (`sample_checks`), most of them by what is proved once for all rows with
-the same turns (`shape_checks`); and so are the messages beside it (`chat_checks`). Then every output is read, and each
+each sample is checked against its conversation (`sample_checks`), most of them by what is proved once for all rows of
+one shape (`shape_checks`); and so are the messages beside it (`chat_checks`). Then every output is read, and each
 document in it must be a sample of the row that it names, token for token and weight for weight, with its messages where
 the output holds them. So what was proved of a sample holds for the document, in whatever order, window or file it
 stands. Memory is bounded, but for a fingerprint of each sample.
@@ -14,7 +14,9 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,9 +47,9 @@ from turnscript.datasets.plan import EXACT
 from turnscript.datasets.preparation import check_folder, load_prepared
 from turnscript.datasets.problems import difference
 from turnscript.datasets.report import TemplateReport
-from turnscript.datasets.sample_checks import SampleCounts
+from turnscript.datasets.sample_checks import Checker, SampleCounts
 from turnscript.datasets.shard import Done, seldom_collected
-from turnscript.datasets.shard_checks import MOST, ShardChecks, ShardSeen, load_seen
+from turnscript.datasets.shard_checks import FILES, MOST, ShardChecks, ShardSeen, leave, left
 from turnscript.datasets.shardfiles import FIRST_UNLIKE
 
 _DETAILED = 20
@@ -180,6 +182,7 @@ class _Work:
         self._tell = tell or (lambda _stage, _count: None)
         self._workers = workers
         self._prints = Fingerprints(chats=prepared.chats)
+        self._window = bool(read_packing(prepared.plan.pack).window)
         self._names = {file.name: at for at, file in enumerate(prepared.files)}
         self._unchanged: set[int] = set()
         self._unlike: dict[Source, tuple[str, _Document]] = {}
@@ -191,8 +194,9 @@ class _Work:
 
     def run(self) -> None:
         """Run all passes, as far as the files allow them."""
-        whole = self._compare_hashes()
-        self._read_inputs()
+        with self._checks() as checked:
+            whole = self._compare_hashes()
+            self._read_inputs(checked)
         for name in self._prepared.plan.outputs:
             if name in whole:
                 self._read_output(name)
@@ -236,11 +240,11 @@ class _Work:
                 self.found.find(file.name, "it was changed after the build, so nothing can be compared with it")
         return whole
 
-    def _read_inputs(self) -> None:
+    def _read_inputs(self, checked: Callable[[], Iterator[ShardSeen]]) -> None:
         """Encode the rows once more, check each sample, and keep a fingerprint of it."""
         places = [0] * len(self._prepared.files)
         usable = 0
-        for number, seen in enumerate(self._shards_seen()):
+        for number, seen in enumerate(checked()):
             before = [places[part.file] for part in self._prepared.shards[number]]
             for part, found, first in zip(self._prepared.shards[number], seen.parts, before, strict=True):
                 if found is not None:
@@ -255,10 +259,10 @@ class _Work:
         if self.found.every == 1 and len(self._unchanged) == len(self._prepared.files) and usable != said:
             self.found.find(MANIFEST, f"{usable} rows of the inputs are usable, and it counts {said}")
 
-    def _shards_seen(self) -> Iterator[ShardSeen]:
-        """What is seen of each shard, in order. Several processes look at them side by side."""
+    @contextmanager
+    def _checks(self) -> Iterator[Callable[[], Iterator[ShardSeen]]]:
+        """Give what checks all shards, in order: several processes do so side by side, begun before anybody asks."""
         numbers = range(len(self._prepared.shards))
-        files = sorted(self._unchanged)
         rows = [0] * len(numbers)
 
         def tell(number: int, done: Done) -> None:
@@ -266,13 +270,23 @@ class _Work:
             self._tell("rows", sum(rows))
 
         if self._workers == 1 or len(numbers) < 2:
-            checks = ShardChecks(self._prepared, files, self.found.every)
-            yield from (checks.check(number, partial(tell, number)) for number in numbers)
+
+            def check() -> Iterator[ShardSeen]:
+                checks = ShardChecks(self._prepared, self._unchanged, self.found.every)
+                return (checks.check(number, partial(tell, number)) for number in numbers)
+
+            yield check
             return
         with tempfile.TemporaryDirectory(prefix="turnscript-verify-") as results:
-            executor = Processes(self._workers or None, {"results": results, "files": files, "every": self.found.every})
-            executor.run(str(self._folder), numbers, tell)
-            yield from (load_seen(results, number) for number in numbers)
+            executor = Processes(self._workers or None, {"results": results, "every": self.found.every})
+            with executor.begun(str(self._folder), self._prepared.plan.tokenizer, len(numbers)) as run:
+
+                def check() -> Iterator[ShardSeen]:
+                    leave(results, FILES, self._unchanged)
+                    run(numbers, tell)
+                    return (left(results, number) for number in numbers)
+
+                yield check
 
     def _count(self, number: int, seen: ShardSeen, before: Sequence[int]) -> None:
         """Count what was seen of a shard. `before`: of each of its parts, the numbers before it in its file."""
@@ -336,6 +350,9 @@ class _Work:
         return not any(_is(_joined(pieces), one, 0, window=False) for one in candidates if one.tokens == count)
 
     def _source(self, name: str) -> Source | None:
+        file, _, number = name.rpartition(":")
+        if number.isdecimal() and file in self._names:  # most are no part of a row
+            return Source(self._names[file], int(number))
         match = _SOURCE.fullmatch(name)
         if match is None or match[1] not in self._names:
             return None
@@ -354,15 +371,14 @@ class _Work:
             return
         counts.compared += 1
         padding = self._prepared.end or 0
-        window = bool(read_packing(self._prepared.plan.pack).window)
-        fitting = [one for one in candidates if _is(document, one, padding, window) and _says(document, one)]
+        fitting = [one for one in candidates if _is(document, one, padding, self._window) and _says(document, one)]
         if not fitting:
             self.found.faults += 1
             if len(self._unlike) < _DETAILED:
                 self._unlike.setdefault(source, (name, document))
             return
         # Of equal samples of a row, the one that was seen least.
-        one = min(fitting, key=lambda candidate: int(times[candidate.position]))
+        one = min(fitting, key=lambda candidate: int(times[candidate.position])) if len(fitting) > 1 else fitting[0]
         times[one.position] += 1
         counts.padding += len(document.ids) - one.tokens
         counts.chats += bool(document.chat)
@@ -421,9 +437,13 @@ class _Work:
             at = int(np.argmax(weighed))
             text = self._text(sample.ids[at : at + 8])
             return f"the weight of token {at} ({text}) is {document.weights[at]} and should be {sample.weights[at]}"
-        if len(document.ids) == len(sample.ids) and document.chat is not None and row.chats:
-            return _chat_difference(document, row.chats[place].data)
-        return f"it has {len(document.ids)} tokens and should have {len(sample.ids)}"
+        if len(document.ids) != len(sample.ids):
+            return f"it has {len(document.ids)} tokens and should have {len(sample.ids)}"
+        told = row.chats[place].data if row.chats else b""
+        if document.chat is not None and document.chat != (told if document.whole else b""):
+            return _chat_difference(document, told)
+        faults = chain.from_iterable(Checker(self._inputs.encoder).each(row.whole))
+        return next(faults, "it is not what all rows of its shape are proved to be; please report this row")
 
     def _text(self, ids: NDArray[np.uint32]) -> str:
         size = self._prepared.size

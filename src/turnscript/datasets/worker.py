@@ -7,6 +7,7 @@ removes what it has half written, which may be what fills the disk.
 from __future__ import annotations
 
 import base64
+import importlib
 import json
 import os
 import pickle
@@ -27,10 +28,9 @@ from turnscript.datasets.tokenizers import get_tokenizer
 
 
 class Checks(TypedDict):
-    """What to check of shards: every n-th row of some files, by their positions. `results`: where to leave it."""
+    """What to check of shards: every n-th row. `results`: where to leave it, and where the files are told apart."""
 
     results: str
-    files: list[int]
     every: int
 
 
@@ -51,7 +51,7 @@ def work(out: str, tokenizer: str = "", checks: Checks | None = None) -> None:
     threading.Thread(target=_listen, args=(numbers,), daemon=True).start()
     telling = _Telling(words)
     if tokenizer:
-        _load(tokenizer)
+        _load(tokenizer, checks)
     do: Callable[[int], object] | None = None
     while True:
         number = numbers.get()
@@ -69,19 +69,21 @@ def _making(out: str, telling: _Telling) -> Callable[[int], object]:
 
 
 def _checking(out: str, checks: Checks, telling: _Telling) -> Callable[[int], object]:
-    from turnscript.datasets.shard_checks import ShardChecks, save_seen  # noqa: PLC0415  (a build checks nothing)
+    from turnscript.datasets.shard_checks import FILES, ShardChecks, leave, left  # noqa: PLC0415
 
-    found = ShardChecks(load_prepared(out), frozenset(checks["files"]), checks["every"])
-    return lambda number: save_seen(checks["results"], number, found.check(number, telling.tell))
+    found = ShardChecks(load_prepared(out), left(checks["results"], FILES), checks["every"])
+    return lambda number: leave(checks["results"], number, found.check(number, telling.tell))
 
 
 def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
     raise SystemExit(0)
 
 
-def _load(tokenizer: str) -> None:
+def _load(tokenizer: str, checks: Checks | None) -> None:
     """Load what every shard needs while nobody has asked for one. What is wrong with it, who prepares them says."""
     forms()
+    if checks is not None:  # a build checks nothing
+        importlib.import_module("turnscript.datasets.shard_checks")
     with suppress(TurnscriptError, OSError):
         get_tokenizer(tokenizer).load()
 

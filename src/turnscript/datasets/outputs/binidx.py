@@ -227,7 +227,12 @@ def _sources(lines: IO[bytes], count: int) -> tuple[NDArray[np.int64], NDArray[n
         line = lines.readline()
         try:
             found = _decode_sources(line)
-            pairs: list[object] = [0, found] if isinstance(found, str) else list(found)
+            if isinstance(found, str):
+                starts.append(0)
+                sources.append(found)
+                documents.append(1)
+                continue
+            pairs = list(found)
             starts += msgspec.convert(pairs[::2], list[_Start])
             sources += msgspec.convert(pairs[1::2], list[str])
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
