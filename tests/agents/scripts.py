@@ -38,7 +38,8 @@ class Model:
     """The model. `turns`: the calls that it makes, in each of its turns; `talks`: it says something before.
 
     `repeats`: it counts its calls from one in each turn, as a model does that has seen nothing but short conversations.
-    `pause`: seconds before each piece. `prompts`: what it went on from, and what it wrote there.
+    `pause`: seconds before each piece. `cut_at`: where a limit cuts off what it writes. `prompts`: what it went on
+    from, and what it wrote there.
     """
 
     format: str
@@ -47,6 +48,7 @@ class Model:
     repeats: bool = False
     context: int = CONTEXT
     pause: float = 0
+    cut_at: str = ""
     prompts: list[tuple[str, str]] = field(default_factory=list)
     titles: int = 0
 
@@ -58,12 +60,15 @@ class Model:
         text = self.goes_on(body["prompt"])
         for stop in body.get("stop") or ():
             text = text.partition(stop)[0]
+        finish = "stop"
+        if self.cut_at and self.cut_at in text:
+            text, finish = text.partition(self.cut_at)[0], "length"
         usage = {"prompt_tokens": len(body["prompt"]) // 4, "completion_tokens": len(text) // 4 + 1}
         if not body.get("stream"):
-            return said({"choices": [{"index": 0, "text": text, "finish_reason": "stop"}], "usage": usage})
+            return said({"choices": [{"index": 0, "text": text, "finish_reason": finish}], "usage": usage})
         pieces = [text[at : at + 7] for at in range(0, len(text), 7)]
         chunks = [{"choices": [{"index": 0, "text": piece, "finish_reason": None}]} for piece in pieces]
-        end = {"choices": [{"index": 0, "text": "", "finish_reason": "stop"}], "usage": usage}
+        end = {"choices": [{"index": 0, "text": "", "finish_reason": finish}], "usage": usage}
         return sse(*chunks, end, "[DONE]", pause=self.pause)
 
     def goes_on(self, prompt: str) -> str:

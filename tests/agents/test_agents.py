@@ -166,6 +166,15 @@ def test_codex_runs_javascript_for_a_model_that_it_knows(seat: Seat) -> None:
     assert [True] == model.went_on
 
 
+def test_codex_runs_no_half_of_a_script_that_a_limit_cut_off(seat: Seat) -> None:
+    script = 'const made = await tools.exec_command({cmd: "touch ran.txt"});\ntext(made.output);\n'
+    model = seat.model([[Call("functions__exec", {"input": f"{script}more();"})]], cut_at="more")
+    [ended], _ = launched(seat, model, ["--model", "gpt-6-sol", "codex", *_CODEX])
+    assert 1 == ended.code, ended
+    assert "max_output_tokens" in ended.out + ended.err
+    assert not seat.file.with_name("ran.txt").exists()
+
+
 @pytest.mark.parametrize("format_", FORMATS)
 def test_codex_finds_the_tools_of_a_server_that_it_keeps_back(format_: str, seat: Seat) -> None:
     looked = Call("tool_search", {"query": "word", "limit": 2})

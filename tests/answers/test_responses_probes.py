@@ -80,9 +80,16 @@ def identity(item: Payload) -> tuple[Any, ...]:
     return tuple(item.get(name) for name in ("id", "type", "call_id", "name", "namespace"))
 
 
+def cut_calls(told: list[Frame]) -> dict[int, Payload]:
+    """The calls in the output of a response that are not whole, which are never done."""
+    output = [item for payload in of(told, INCOMPLETE) for item in payload["response"]["output"]]
+    return {at: one for at, one in enumerate(output) if one["type"].endswith("_call") and one["status"] == "incomplete"}
+
+
 def what_is_announced_is_done(told: list[Frame], good: bool) -> bool:
-    """Items and parts that begin are done, once; but for those that a failure met."""
+    """Items and parts that begin are done, once; but for those that a failure met, and calls that are not whole."""
     begun, done = ([payload["output_index"] for payload in of(told, type_)] for type_ in (ADDED, DONE))
+    begun = [index for index in begun if index not in cut_calls(told)]
     parts, ended = (
         [(payload["output_index"], payload["content_index"]) for payload in of(told, type_)]
         for type_ in (PART_ADDED, PART_DONE)
@@ -102,8 +109,8 @@ def texts_have_logprobs(told: list[Frame], good: bool) -> bool:
 
 
 def the_end_has_all(told: list[Frame], good: bool) -> bool:
-    """The last event holds every item that is done, as it was when it was done."""
-    done = {payload["output_index"]: payload["item"] for payload in of(told, DONE)}
+    """The last event holds every item that is done, as it was when it was done, and calls that are not whole."""
+    done = {payload["output_index"]: payload["item"] for payload in of(told, DONE)} | cut_calls(told)
     ends = [payload["response"]["output"] for payload in of(told, COMPLETED, INCOMPLETE)]
     return ends == [[item for _, item in sorted(done.items())]] * good
 

@@ -291,7 +291,7 @@ def test_a_call_that_was_cut_off_is_incomplete_and_so_is_the_response(reason: st
         (item["type"], item["status"]) for item in output
     ]
     assert CALL.arguments == output[1]["arguments"]
-    assert output == [body["item"] for body in payloads(data) if body["type"] == "response.output_item.done"]
+    assert output[:1] == [body["item"] for body in payloads(data) if body["type"] == "response.output_item.done"]
     assert ("incomplete", "max_output_tokens") == (last(data)["status"], last(data)["incomplete_details"]["reason"])
     assert ("items[1]", "approximated") == (writer.losses[0].path, writer.losses[0].kind)
 
@@ -311,7 +311,7 @@ def test_a_call_that_turned_out_to_be_none_is_incomplete_in_the_output() -> None
     start: list[Event] = [PartStart(0, drawn.head_of(CALL)), PartDelta(0, "{"), PartEnd(0, None)]
     data = stream([*start, *shifted(answer(TEXT), 1)])
     assert ["function_call", "message"] == [item["type"] for item in last(data)["output"]]
-    assert ("incomplete", [0, 1]) == (
+    assert ("incomplete", [1]) == (
         last(data)["status"],
         [b["output_index"] for b in payloads(data) if b["type"].endswith("item.done")],
     )
@@ -400,7 +400,9 @@ def check_grammar(bodies: list[dict[str, Any]]) -> None:
         elif "output_index" in body:
             assert ids[body["output_index"]] == body.get("item_id", body.get("item", {}).get("id"))
     done = [body["item"] for body in bodies if body["type"] == "response.output_item.done"]
-    assert sorted(done, key=json.dumps) == sorted(bodies[-1]["response"]["output"], key=json.dumps)
+    output = bodies[-1]["response"]["output"]
+    whole = [item for item in output if not (item["type"].endswith("call") and item["status"] == "incomplete")]
+    assert sorted(done, key=json.dumps) == sorted(whole, key=json.dumps)
 
 
 @given(drawn.event_lists(KINDS))

@@ -6,8 +6,9 @@ with the whole output is last. An item's id never changes, and `sequence_number`
 
 `output_item.done` waits for what comes next, because only then it is known whether the token limit cut the item off.
 A call that was cut off, or turned out to be none, is an item that is incomplete, and so is then the response: nothing
-takes back what was announced, and the SDKs refuse the end of a response that leaves out an item that was. Some calls
-wait until they are complete, because only then it is known what they are: those of a tool that has a type of its own,
+takes back what was announced, and the SDKs refuse the end of a response that leaves out an item that was. Such an item
+is never done, because there are clients that run what is done before they know how the response ends. Some calls wait
+until they are complete, because only then it is known what they are: those of a tool that has a type of its own,
 and free text that the model wrote as JSON. So do all where the client takes no end but `completed`, which would tell
 a call that was cut off as complete.
 """
@@ -333,9 +334,12 @@ class StreamWriter(OneStream):
     def _complete(self, part: LivePart, item: Item, index: int, status: str) -> None:
         """Tell what is still to be told of an item, whose whole is known. It is done with the next one."""
         body = self._output.item(item, index, status)
+        if isinstance(item, ToolCall) and status == INCOMPLETE:  # Codex runs what is done, whatever its status
+            self._done.append((part.at, RawJson(_bytes(body))))
+            self._items.append(item)
+            return
         if isinstance(item, ToolCall):
-            if status == COMPLETED:
-                self._end_call(part, item, index)
+            self._end_call(part, item, index)
         elif isinstance(item, Assistant | Thinking):
             self._end_content(part, body)
         self._ready = (part, item, body)
