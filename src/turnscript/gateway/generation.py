@@ -156,7 +156,7 @@ class Generation:
         self._raw: list[str] = []
         self._length = 0
         self._passed: list[str] = []
-        self._last_call = LastCall()
+        self._last_call, self._own_call = LastCall(), LastCall()
         self.response = Response()
         self.own = Response()
         self._prompt_tokens = prompt_tokens
@@ -301,8 +301,13 @@ class Generation:
             for stage in self._watching:
                 events = stage.feed(events)
             self._passed += [event.raw for event in events]
-        _keep(events, self.own.items)
+        self._keep_own(events)
         return self._outwards(events)
+
+    def _keep_own(self, events: list[Event]) -> None:
+        _keep(events, self.own.items)
+        for event in events:
+            self._own_call.note(event)
 
     def _outwards(self, events: list[Event]) -> list[Event]:
         """Events that count as the model's answer, as the client is told them."""
@@ -339,7 +344,7 @@ class Generation:
             self._count(end)
             told += self._through([end])
         else:
-            _keep(events, self.own.items)
+            self._keep_own(events)
             self._count(end)
             told = self._outwards(events)
         last = told[-1]
@@ -348,7 +353,7 @@ class Generation:
             self.response.items = self.own.items
         if self.scoring is not None:
             self.response.logprobs = self.scoring.found
-        self.response.cut = self._last_call.cut
+        self.response.cut, self.own.cut = self._last_call.cut, self._own_call.cut
         raw = "".join(self._passed) if self._watching else self.text
         for response in (self.response, self.own):
             response.raw = raw

@@ -21,6 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from turnscript.core.conversation import Assistant, Item, Request, Response, Thinking, ToolCall
+from turnscript.core.json_text import closed
 from turnscript.engine.prompt import Prompt
 from turnscript.engine.replay import Generated, Replays
 from turnscript.gateway.aside import Run, here
@@ -164,6 +165,10 @@ class Memory:
         Returns whether there is anything to keep. `recalled` is what `recall` said of the request. `ids`: whether the
         client is told the ids of calls; if not, they come back without.
         """
+        kept = [self._remember(recalled, one, prompt, ids) for one in _as_sent_back(response)]
+        return any(kept)
+
+    def _remember(self, recalled: Recalled, response: Response, prompt: Prompt, ids: bool) -> bool:
         generated = prompt.generated(response)
         if generated is None or not recalled.scope:
             return False
@@ -319,6 +324,17 @@ def _told(recalled: Recalled, generated: Generated, said: Sequence[Item]) -> tup
         meant = meanings(said)
     turn = Turn(generated, tuple(dict.fromkeys(meant)), tuple(thoughts(said)))
     return turn, _names(recalled.scope, recalled.before, turn.meanings, said)
+
+
+def _as_sent_back(response: Response) -> list[Response]:
+    """An answer in the ways in which clients send it back: without a call that was cut off, with what came of it, and
+    with what a reader of its beginning makes of that."""
+    cut = response.cut
+    if cut is None:
+        return [response]
+    ways = dict.fromkeys([cut.arguments, cut.arguments if cut.custom else closed(cut.arguments)])
+    calls = [replace(cut, arguments=one, open=False) for one in ways]
+    return [response, *(replace(response, items=[*response.items, one]) for one in calls)]
 
 
 def _meant(items: Sequence[Item], nameless: bool, mended: Mapping[str, Mend]) -> list[bytes]:
