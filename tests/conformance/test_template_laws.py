@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import turnscript as ts
@@ -228,7 +228,14 @@ def test_a_template_writes_the_same_bytes(format_name: str, body: Body) -> None:
     check(format_name, body)
 
 
+BLANK_BETWEEN = [
+    {"role": "assistant", "content": " ", "reasoning_content": "Hm."},
+    {"role": "assistant", "content": "Hi."},
+]
+
+
 @FEWER
+@example(body={"model": "m", "messages": BLANK_BETWEEN})
 @given(body=bodies())
 def test_what_the_model_writes_is_marked_in_a_template(format_name: str, body: Body) -> None:
     format_, template, losses = exported(format_name, generation=True)

@@ -36,7 +36,7 @@ _BODY = {
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "22"}]},
     ],
 }
-_ANSWER = ["Hel", "lo wor", "ld\n<<ASSIST", 'ANT_END>>\n\n<<TOOL_CALL name="w"', ' id="t2">>\n{"ci', 'ty": "Par']
+_ANSWER = ["Hello", " wor", "ld\n<<ASSIST", 'ANT_END>>\n\n<<TOOL_CALL name="w"', ' id="t2">>\n{"ci', 'ty": "Par']
 _ANSWER += ['is"}\n<<END_TOOL_CALL>>']
 
 

@@ -6,6 +6,7 @@ soon as somebody has spoken; and whose name stands in the opening of a turn.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import pairwise, product, zip_longest
@@ -560,8 +561,12 @@ def marks_of(document: Document) -> frozenset[str]:
 
 
 def marks_in(document: Document, text: str) -> frozenset[str]:
-    """Return the marks of a format that stand in a text. A line before every closing of a turn is one, too."""
+    """Return the marks of a format that stand in a text, a line of their own where they are one. A line before every
+    closing of a turn is one, too."""
     found = {mark for mark in marks_of(document) if mark in text}
+    lines = {one.strip() for one in document_literals(document) if one.endswith("\n")}
+    lines -= {one.strip() for one in document_literals(document) if not one.endswith("\n")}
+    found -= {mark for mark in found & lines if not re.search(rf"{re.escape(mark)}[ \t]*(?:\r?\n|\Z)", text)}
     for close in {turn.close.rstrip() for turn in document.turns}:
         core = close.lstrip()
         if core != close and text.count(close) == text.count(core) > 0:

@@ -391,8 +391,8 @@ class Composer:
                 return
             joint = self._joint(place, item)
         if self.layout.hides_empty and vanishes(self, place, items, at, joint):
-            if joint is None and self.model:
-                self.end_turn()  # what follows opens the turn, as it would if it stood there alone
+            if self.model and (joint is None or self._is_last_of_turn(place, items, at)):
+                self.end_turn()  # what follows opens a turn, as it would if this one were seen
             return
         if joint is None:
             self.end_turn()
@@ -537,6 +537,11 @@ class Composer:
         if place is None or (item.hints is not None and item.hints.turn == "new" and place.model):
             return False
         return (kind, place.kind) in self.layout.joints
+
+    def _is_last_of_turn(self, place: Place, items: Sequence[Item], at: int) -> bool:
+        """Return whether what is written behind an item begins a turn of its own."""
+        after = _shown_behind(self, items, at)
+        return after is not None and not self.are_joined(place.kind, after)
 
     def _is_bare(self) -> bool:
         """Return whether the turn has an empty text alone, of which nothing would be seen if it went on."""
