@@ -20,7 +20,7 @@
 Profile `seed` writes the tables R-U-28..32 of the requirements: all system texts in one top-level string, every other
 item a message of its own with a list as its content.
 
-Responses and streams: see the tables in `response`. Arguments of a call are sent when the call is complete.
+Responses and streams: see the tables in `response`.
 
 Spec: https://platform.claude.com/docs/en/api/messages, read 2026-11-20.
 """
@@ -35,8 +35,7 @@ from msgspec import Raw
 
 from turnscript.apis.anthropic_messages.blocks import MESSAGES, SYSTEM, WORDS, items_of, read_messages, system_items
 from turnscript.apis.anthropic_messages.errors import encoded, error_body
-from turnscript.apis.anthropic_messages.response import ORIGIN, read_response
-from turnscript.apis.anthropic_messages.response_writing import write_response
+from turnscript.apis.anthropic_messages.response import ORIGIN, read_response, write_response
 from turnscript.apis.anthropic_messages.serving import IN_MESSAGES, SERVING
 from turnscript.apis.anthropic_messages.settings import OPTIONS
 from turnscript.apis.anthropic_messages.stream_reading import IDLE, Message, claims_event

@@ -1,4 +1,4 @@
-"""Owns reading whole responses, the words for why one stopped, and token counts; streams read their blocks here too.
+"""Owns responses: reading and writing whole ones, why one stopped, token counts, and the blocks that streams have, too.
 
 | wire | model |
 |---|---|
@@ -12,11 +12,16 @@
 
 Whether the last call of a response that met a limit is whole cannot be seen, because a server completes what was cut:
 such a call is no item, it becomes an issue and `Response.cut`.
+
+Items are written as the blocks of a response, and why it ended; whole responses and streams write alike. An answer
+leaves here so that its reader is never misled: a call is only told whole, arguments that are no object are wrapped in
+one, a stop string is named only if the client asked for it, and an ending that nobody knows is no good one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
 from turnscript.apis.anthropic_messages.blocks import (
@@ -30,14 +35,43 @@ from turnscript.apis.anthropic_messages.blocks import (
     items_of,
 )
 from turnscript.apis.anthropic_messages.errors import upstream_error
-from turnscript.apis.api import Body, leftover
-from turnscript.apis.shared.answers import invalid_count, missing_count, nameless, read_count
-from turnscript.core.conversation import Assistant, Extra, Issue, Item, Response, Thinking, ToolCall, Usage
+from turnscript.apis.anthropic_messages.writing import NO_ARGUMENTS, TAKEN, PartWriter, is_text, no_arguments
+from turnscript.apis.api import OFFICIAL, Api, Body, Rendering, Reply, leftover, merge
+from turnscript.apis.shared.answers import (
+    CUT_CALL,
+    UNTOLD,
+    invalid_count,
+    is_whole,
+    lose_foreign,
+    missing_count,
+    nameless,
+    one_text,
+    read_count,
+    tier_of,
+)
+from turnscript.core.call_pairing import legal_id, unused_id
+from turnscript.core.conversation import (
+    Assistant,
+    Extra,
+    Issue,
+    Item,
+    Opaque,
+    Refusal,
+    Request,
+    Response,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+    text_content,
+)
 from turnscript.core.errors import InvalidRequest
 from turnscript.core.events import cut_call
-from turnscript.core.json_text import NULL, Json, json_of, read_list, read_object
-from turnscript.core.losses import Indexed
+from turnscript.core.finish_reasons import check_end, meaning
+from turnscript.core.json_text import NULL, Json, closed, is_object, json_of, read_list, read_object
+from turnscript.core.losses import Indexed, Loss, LossKind
 from turnscript.core.payloads import Source, body_bytes
+from turnscript.core.source_paths import NOT_HERE
 from turnscript.core.wire import Reader, mismatch, missing
 
 ORIGIN = "anthropic"
@@ -269,3 +303,396 @@ def word(members: dict[str, Json], key: str) -> str | None:
     """Remove a member that is a string, or null, and give its value."""
     value = members.pop(key, None)
     return None if value is None else _read_word(value, f"$.{key}")
+
+
+LATE = "it was not known when the block began"
+_TIERS = frozenset({"standard", "priority", "batch"})
+
+
+class AnswerWriter:
+    """Writes the blocks of one response. `losses`: what they could not say. `whole`: they go into one body.
+
+    `origin` is the API whose unnamed members the next items, or the response, hold. `any_stop` and `direct`: as in a
+    reply; `holds`: streams tell calls when they are complete.
+    """
+
+    def __init__(self, request: Request, api: Api, *, whole: bool) -> None:
+        self._whole = whole
+        self.rendering = Rendering(request, api, OFFICIAL, {})
+        self.losses = self.rendering.losses
+        self.omits_thinking = request.settings.thinking is not None and request.settings.thinking.display == "omitted"
+        self.model = request.settings.model
+        self._stops = request.settings.stop or []
+        self.any_stop = self.direct = self.holds = False
+        self._seed = _seed(request)
+        self._taken = {item.id for item in request.items if isinstance(item, ToolCall)}
+        self._numbers: dict[str, int] = {}
+        self._places: dict[int, str] = {}
+        places = self._places  # and no method of its own, which would hold it in a circle
+        self._parts = PartWriter(self.rendering, lambda item: places[id(item)])
+        self._count = 0
+        self._calls = 0
+        self._blanks: list[tuple[str, Any]] = []  # empty texts and where they stood
+        self._refusal: str | None = None
+        self._api_origin = api.origin
+        self.origin: str | None = None
+        self._written = False
+        self._last_call = ""  # where the last block stood, if it is a call
+        self.cut = False  # whether a call was told as it came, and is not whole
+
+    # Items.
+
+    def blocks(self, item: Item) -> list[Any]:
+        """The blocks for the next item: none for an empty text, which clients cannot send back."""
+        place = self._note(item)
+        write = _WRITERS.get(type(item))
+        if write is None:
+            self.lose(item, "", "dropped", f"an answer here has nothing like a {item.kind}")
+            return []
+        blocks = write(self, item)
+        if blocks:
+            self._written = True
+            self._last_call = place if isinstance(item, ToolCall) else ""
+        return blocks
+
+    def _note(self, item: Item) -> str:
+        """Note the next item; returns where it stands."""
+        place = item.at or f"items[{self._count}]"
+        self._places.clear()
+        self._places[id(item)] = place
+        self._count += 1
+        self.rendering.foreign = self._foreign
+        return place
+
+    def end(self, word: str | None) -> None:
+        """Report a call that a limit seems to have cut: the last block of a whole answer, which says no more of it.
+
+        `word`: why the answer ended, as it is written, because a refusal shows as one whatever its end was called.
+        """
+        if finish_reason(word) in CUTTING and self._last_call:
+            detail = "who reads this must take the last call for one that the limit cut off"
+            self.rendering.lose(self._last_call, "approximated", detail)
+
+    def blank(self) -> list[Any]:
+        """What stands for an answer without any block: one empty text, the first. Others beside it are reported."""
+        blanks, self._blanks = self._blanks, []
+        if not self._written and not blanks:
+            self.rendering.lose("$.content", "invented", "an empty text stands for an answer that says nothing")
+        for place, _ in blanks if self._written else blanks[1:]:
+            self.rendering.lose(place, "dropped", "an empty text is not accepted when it is sent back")
+        if self._written:
+            return []
+        return [blanks[0][1] if blanks else {"type": "text", "text": "", "citations": None}]
+
+    def lose(self, item: Item, member: str, kind: LossKind, detail: str) -> None:
+        """Report a difference in an item, or in one member of it (`.name`)."""
+        self.rendering.lose(f"{self._at(item)}{member}", kind, detail)
+
+    @property
+    def _foreign(self) -> bool:
+        return self.origin not in (None, self._api_origin)
+
+    def _at(self, item: Item) -> str:
+        return self._places[id(item)]
+
+    def _unheld(self, item: Item, **members: object) -> None:
+        for name, value in members.items():
+            if value is not None:
+                self.lose(item, f".{name}", "dropped", f"{self.rendering.target} {NOT_HERE}")
+
+    def _text(self, item: Assistant) -> list[Any]:
+        self._unheld(item, name=item.name, id=item.id, phase=item.phase)
+        if item.extra:
+            self.rendering.put_extra({}, item.extra, self._at(item))
+        blocks = []
+        for index, part in enumerate(item.content):
+            if isinstance(part, Refusal):
+                self._refusal = (self._refusal or "") + part.text
+            block = self._parts.write(part, item, index)
+            if block is None:
+                continue
+            if is_text(block):
+                block.setdefault("citations", None)
+            if is_text(block) and not block["text"]:
+                self._blanks.append((self._parts.path(item, index), block))
+            else:
+                blocks.append(block)
+        return blocks
+
+    def _thinking(self, item: Thinking) -> list[Any]:
+        self._unheld(item, id=item.id, encrypted=item.encrypted)
+        if item.redacted is not None:
+            block: Body = {"type": "redacted_thinking", "data": item.redacted}
+        else:
+            text = "" if self.omits_thinking else self._thought(item)
+            block = {"type": "thinking", "thinking": text, "signature": item.signature or item.seal or ""}
+        if item.extra:
+            self.rendering.put_extra(block, item.extra, self._at(item))
+        return [block]
+
+    def _thought(self, item: Thinking) -> str:
+        if item.of != "reason":
+            self.lose(item, "", "approximated", f"{item.of!r} becomes ordinary thinking")
+        content = item.content
+        if item.summary and not text_content(content):
+            self.lose(item, ".summary", "approximated", "the summary stands for the thought")
+            return "\n\n".join([part.text for part in item.summary if isinstance(part, Text)])
+        if item.summary:
+            self.lose(item, ".summary", "dropped", "a thought has its text or a summary here, not both")
+        for index, part in enumerate(content):
+            self.rendering.put_extra({}, part.extra, self._parts.path(item, index))
+        if len(content) > 1 or not all(isinstance(part, Text) for part in content):
+            self.lose(item, "", "approximated", "its parts become one text")
+        return text_content(content)
+
+    def _tool_use(self, item: ToolCall) -> list[Any]:
+        if not is_whole(item):
+            return self._unfinished(item)
+        block = self._call_head(item)
+        if no_arguments(item):
+            self.lose(item, "", "approximated", NO_ARGUMENTS)
+            block["input"] = Json(b"{}")
+        elif item.custom or not is_object(item.arguments):
+            why = "free text becomes" if item.custom else "arguments that are not a JSON object become"
+            self.lose(item, "", "approximated", f"{why} an object with one string, 'input'")
+            block["input"] = json_of({"input": item.arguments})
+        else:
+            block["input"] = Json(item.arguments.encode())
+            if self._whole and item.arguments.strip() != item.arguments:
+                self.lose(item, "", "approximated", "white space around the arguments is no part of an object")
+        self._unheld(item, item_id=item.item_id)
+        if item.extra:
+            self.rendering.put_extra(block, item.extra, self._at(item))
+        return [block]
+
+    def cut_call(self, item: ToolCall) -> list[Any]:
+        """The block for the call in which the answer ended."""
+        self._note(item)
+        return self._unfinished(item)
+
+    def _unfinished(self, item: ToolCall) -> list[Any]:
+        """A call that was cut off, as clients make one of the stream that tells it."""
+        if self.holds or item.custom or item.arguments.lstrip()[:1] != "{":
+            self.lose(item, "", "dropped", UNTOLD)
+            return []
+        self.cut = self._written = True
+        self.lose(item, "", "approximated", "the call was cut off: what is not whole of its arguments is left out")
+        return [self._call_head(item) | {"input": Json(closed(item.arguments).encode())}]
+
+    def _call_head(self, item: ToolCall) -> Body:
+        self._calls += 1
+        block: Body = {"type": "tool_use", "id": self._call_id(item), "name": item.name, "input": Json(b"{}")}
+        if item.namespace is not None:
+            block["name"] = f"{item.namespace}__{item.name}"
+            self.lose(item, "", "renamed", f"the tool is called {block['name']!r}: there are no namespaces here")
+        if self.direct and "caller" not in item.extra:
+            block["caller"] = {"type": "direct"}
+        return block
+
+    def begin_call(self, item: ToolCall) -> Body:
+        """The block of a call whose arguments are told as they come: without them, and with what its start told."""
+        self._note(item)
+        block = self._call_head(item)
+        self._written, self._last_call = True, self._at(item)
+        if item.extra and not self._foreign:
+            self.rendering.put_extra(block, item.extra, self._at(item))
+        return block
+
+    def end_call(self, item: ToolCall, block: Body) -> None:
+        """Report what such a call has that came too late for its block."""
+        self._places[id(item)] = item.at or f"items[{self._count - 1}]"
+        self.rendering.foreign = self._foreign
+        self._unheld(item, item_id=item.item_id)
+        rest: Body = {}
+        self.rendering.put_extra(rest, item.extra, self._at(item))
+        for name in rest.keys() - block.keys():
+            self.lose(item, f".{name}", "dropped", LATE)
+
+    def _opaque(self, item: Opaque) -> list[Any]:
+        if self.rendering.foreign:
+            self.lose(item, "", "dropped", f"{self.rendering.target} has nothing like {item.type!r}")
+            return []
+        return [item.value]
+
+    # Ids.
+
+    def message_id(self, said: str = "") -> str:
+        """An id for the message: made from the request and what is said, so the same each time."""
+        return f"msg_{_digest(self._seed, said)}"
+
+    def _call_id(self, item: ToolCall) -> str:
+        """The call's own id in the characters that are allowed here, or a new one that no earlier call has."""
+        if item.id is not None:
+            if self.origin == self._api_origin:
+                return item.id
+            legal = legal_id(item.id)
+            if legal != item.id:
+                self.lose(
+                    item, "", "renamed", f"the id {item.id!r} has characters that are not allowed here: {legal!r}"
+                )
+            if self._foreign and legal in self._taken:  # as of servers that begin to count with each answer
+                distinct = unused_id(legal, self._taken, self._numbers)
+                self.lose(item, "", "renamed", TAKEN.format(legal, distinct))
+                legal = distinct
+            self._taken.add(legal)
+            return legal
+        number = self._calls
+        while (made := f"toolu_{_digest(self._seed, str(number), item.name)}") in self._taken:
+            number += 1
+        self._taken.add(made)
+        return made
+
+    # The end.
+
+    def ending(self, reason: str | None, stop_sequence: str | None) -> Body:
+        """`stop_reason`, `stop_sequence` and, after a refusal in words, `stop_details`.
+
+        Raises UpstreamError for a reason that says the answer failed.
+        """
+        check_end(reason)
+        asked = self.any_stop or stop_sequence in self._stops
+        if reason == "stop" and stop_sequence is not None and asked and not self.cut:
+            return {"stop_reason": "stop_sequence", "stop_sequence": stop_sequence}
+        if stop_sequence is not None:
+            detail = f"{stop_sequence!r} is no stop string of the client's, or not why the answer ended"
+            self.rendering.lose("$.stop_sequence", "dropped", detail)
+        word = self._not_whole(self._stop_reason(reason))
+        end: Body = {"stop_reason": word, "stop_sequence": None}
+        if word == "refusal" and self._refusal is not None:
+            end["stop_details"] = {"type": "refusal", "category": None, "explanation": self._refusal}
+        return end
+
+    def _stop_reason(self, reason: str | None) -> str | None:
+        word = STOP_REASONS.get(reason or "", reason)
+        own = self.origin == self._api_origin or word in STOP_REASONS.values() or word in OWN_REASONS
+        if word is not None and not own:
+            known = STOP_REASONS.get(meaning(word))
+            why = f"nobody knows an end {word!r}, so it is no good one" if known is None else f"{word!r} is that"
+            word = known or "max_tokens"
+            self._end_is(word, why)
+        if word == "end_turn" and self._refusal is not None:
+            self._end_is("refusal", "the answer is a refusal")
+            return "refusal"
+        if word == "end_turn" and self._calls:
+            self._end_is("tool_use", "the answer calls a tool, and whoever asked must run it")
+            return "tool_use"
+        if word == "tool_use" and not self._calls:
+            self._end_is("end_turn", "the answer calls no tool")
+            return "end_turn"
+        return word
+
+    def _not_whole(self, word: str | None) -> str | None:
+        """The same, where a call that was told is not whole: then it is no good end."""
+        if not self.cut or finish_reason(word) in CUTTING:
+            return word
+        self._end_is("max_tokens", CUT_CALL)
+        return "max_tokens"
+
+    def _end_is(self, word: str, why: str) -> None:
+        self.rendering.lose("$.finish_reason", "approximated", f"{word!r}, because {why}")
+
+    def usage(self, usage: Usage | None, default: Usage) -> Body:
+        """The token counts, which are required here."""
+        if usage is None:
+            self.rendering.lose("$.usage", "invented", "required here: the counts that are known, or 0")
+        elif usage.input < usage.cached + usage.cache_written:
+            detail = "more of the prompt is said to be in a cache than there is: its tokens are those"
+            self.rendering.lose("$.usage", "approximated", detail)
+        return usage_object(default if usage is None else usage)
+
+    def lose_scores(self) -> None:
+        """Say that how likely tokens were is not told."""
+        self.rendering.lose("$.logprobs", "dropped", f"{self.rendering.target} does not tell how likely tokens were")
+
+    def put_tier(self, usage: Body, extra: Extra) -> None:
+        """How another API's answer was served. A stream says it when it begins, where others do not know it yet."""
+        if self._foreign and (tier := tier_of(extra, _TIERS)) is not None:
+            usage["service_tier"] = tier
+
+    def put_extra(self, body: Body, extra: Extra, usage: Usage | None) -> None:
+        """Write unnamed members of the response, or report them where they are another API's."""
+        if self._foreign:
+            lose_foreign(self.rendering.losses, self.rendering.target, extra, usage, body)
+        else:
+            merge(body, extra)
+            if usage is None and "usage" in extra and "usage" in body:
+                put_known(body["usage"], extra)
+
+
+def write_response(response: Response, request: Request, api: Api, reply: Reply) -> tuple[Body, list[Loss]]:
+    """A whole response as a body, and what could not be said."""
+    text, usage = one_text(response), response.usage
+    if text is None or usage is None or reply.id is None or usage.input < usage.cached + usage.cache_written:
+        return _write_any(response, request, api, reply)
+    model = request.settings.model
+    body: Body = {
+        "id": reply.id,
+        "type": "message",
+        "role": "assistant",
+        "model": model if model is not None else response.model or "",
+        "content": [{"type": "text", "text": text, "citations": None}],
+        "stop_reason": STOP_REASONS[response.finish_reason or ""],
+        "stop_sequence": None,
+        "usage": usage_object(usage),
+        "stop_details": None,
+        "container": None,
+        **reply.members,
+    }
+    fill(body["usage"], SILENT_USAGE)
+    return body, []
+
+
+def _write_any(response: Response, request: Request, api: Api, reply: Reply) -> tuple[Body, list[Loss]]:
+    writer = AnswerWriter(request, api, whole=True)
+    writer.origin, writer.any_stop, writer.direct = response.origin, reply.any_stop, reply.direct
+    writer.holds = reply.calls == "whole"
+    id_ = reply.id if reply.id is not None else response.id
+    content = [block for item in response.items for block in writer.blocks(item)]
+    content += [] if response.cut is None else writer.cut_call(response.cut)
+    content += writer.blank()
+    body: Body = {
+        "id": id_ if id_ is not None else writer.message_id(_said(response)),
+        "type": "message",
+        "role": "assistant",
+        "model": writer.model if writer.model is not None else response.model or "",
+        "content": content,
+        **writer.ending(response.finish_reason, response.stop_sequence),
+        "usage": writer.usage(response.usage, reply.usage or Usage()),
+    }
+    writer.put_tier(body["usage"], response.extra)
+    writer.put_extra(body, response.extra, response.usage)
+    fill(body["usage"], SILENT_USAGE)
+    fill(body, SILENT)
+    body |= reply.members
+    if response.logprobs:
+        writer.lose_scores()
+    writer.end(body["stop_reason"])
+    return body, writer.losses
+
+
+def _said(response: Response) -> str:
+    """The contents of a response as one text."""
+    items = [(item.kind, text_content(getattr(item, "content", ())), item) for item in response.items]
+    return "\0".join(
+        [f"{kind}\0{item.arguments if isinstance(item, ToolCall) else text}" for kind, text, item in items]
+    )
+
+
+def _seed(request: Request) -> str:
+    """What tells this request from the others of its conversation: how long it is, and how it ends."""
+    last = request.items[-1] if request.items else None
+    content: Any = getattr(last, "content", ())
+    return f"{request.settings.model}\n{len(request.items)}\n{text_content(content)}"
+
+
+def _digest(*parts: str) -> str:
+    data = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(data, digest_size=12).hexdigest()
+
+
+_WRITERS: dict[type, Callable[[AnswerWriter, Any], list[Any]]] = {
+    Assistant: AnswerWriter._text,
+    Thinking: AnswerWriter._thinking,
+    ToolCall: AnswerWriter._tool_use,
+    Opaque: AnswerWriter._opaque,
+}

@@ -16,8 +16,7 @@ import msgspec
 
 from turnscript.apis.anthropic_messages.blocks import WORDS
 from turnscript.apis.anthropic_messages.errors import encoded, error_body
-from turnscript.apis.anthropic_messages.response import SILENT, SILENT_USAGE, fill, usage_object
-from turnscript.apis.anthropic_messages.response_writing import LATE, AnswerWriter
+from turnscript.apis.anthropic_messages.response import LATE, SILENT, SILENT_USAGE, AnswerWriter, fill, usage_object
 from turnscript.apis.anthropic_messages.writing import is_text
 from turnscript.apis.api import Api, Body, Reply
 from turnscript.apis.shared.answers import CHANGED, came_to_nothing, is_whole

@@ -43,12 +43,12 @@ from turnscript.apis.api import (
     StreamRenderer,
 )
 from turnscript.apis.openai_chat.answer import ORIGIN, is_legacy
-from turnscript.apis.openai_chat.chunks import ChatStreamRenderer
 from turnscript.apis.openai_chat.objects import WORDS, AnyTool, Message
 from turnscript.apis.openai_chat.options import DEPRECATED, OPTIONS
 from turnscript.apis.openai_chat.reading import read_messages
 from turnscript.apis.openai_chat.response import OBJECTS, join_choices, read_response, write_response
-from turnscript.apis.openai_chat.stream import Assembly
+from turnscript.apis.openai_chat.stream_reading import Assembly
+from turnscript.apis.openai_chat.stream_writing import ChatStreamRenderer
 from turnscript.apis.openai_chat.tools import read_tools, write_tools
 from turnscript.apis.openai_chat.writing import Target, write_messages
 from turnscript.apis.serving import Serving, unasked, unseen

@@ -36,7 +36,7 @@ from turnscript.apis.openai_chat.answer import (
 from turnscript.apis.openai_chat.content import entry, is_within, written_parts
 from turnscript.apis.openai_chat.objects import BOTH
 from turnscript.apis.openai_chat.options import TIERS
-from turnscript.apis.openai_chat.stream import Assembly, read_checked
+from turnscript.apis.openai_chat.stream_reading import Assembly, read_checked
 from turnscript.apis.shared.answers import (
     UNTOLD,
     created_of,

@@ -23,7 +23,6 @@ from turnscript.apis.openai_responses.client_tools import (
     call_body,
     settle_call,
 )
-from turnscript.apis.openai_responses.naming import Named, Naming
 from turnscript.apis.openai_responses.options import ORIGIN
 from turnscript.apis.openai_responses.outcome import COMPLETED, IN_PROGRESS, INCOMPLETE, is_unfinished, said
 from turnscript.apis.openai_responses.parts import (
@@ -36,6 +35,7 @@ from turnscript.apis.openai_responses.parts import (
     write_parts,
 )
 from turnscript.apis.openai_responses.reading import read_items
+from turnscript.apis.openai_responses.tools import Named, Naming
 from turnscript.apis.openai_responses.writing import Writer, search_call
 from turnscript.apis.shared.answers import UNTOLD, is_whole
 from turnscript.apis.shared.citations import take_pages

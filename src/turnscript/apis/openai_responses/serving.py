@@ -21,7 +21,7 @@ from turnscript.apis.openai_responses.client_tools import (
     as_function,
     settle_client_items,
 )
-from turnscript.apis.openai_responses.errors import failure_of, flat_error
+from turnscript.apis.openai_responses.outcome import failure_of, flat_error
 from turnscript.apis.openai_responses.reading import read_items
 from turnscript.apis.openai_responses.tools import name_joined
 from turnscript.apis.serving import CacheVerdict, Compacting, Diagnosing, EffortChange, Serving, Stored, unasked
