@@ -8,7 +8,7 @@ import pytest
 
 from turnscript.core.conversation import Assistant, Item, Text, Thinking, ToolCall
 from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, raw_text
-from turnscript.gateway.blanks import Blanks
+from turnscript.gateway.generation import Blanks
 
 CALL = ToolCall(name="f", arguments="{}", id="c1")
 

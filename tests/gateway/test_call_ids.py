@@ -14,8 +14,8 @@ from turnscript.apis.api import Api
 from turnscript.core.call_pairing import legal_id
 from turnscript.core.conversation import Conversation, Request, Text, ToolCall, ToolResult, User, calls
 from turnscript.core.events import Event, PartEnd, PartStart
-from turnscript.gateway.callids import CallIds, Unrepeated, without_marks
 from turnscript.gateway.config import Config
+from turnscript.gateway.naming import CallIds, Unrepeated, without_marks
 
 IDS = st.lists(st.sampled_from(["call_001", "call_001_again2", "a", "b"]), max_size=6)
 

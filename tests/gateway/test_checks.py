@@ -30,8 +30,7 @@ from turnscript.core.conversation import (
 from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold, raw_text
 from turnscript.core.json_text import Json, json_of
 from turnscript.gateway import checks
-from turnscript.gateway.checks import CallFinding, CallGate, CallPolicy, check_calls
-from turnscript.gateway.declared import Declared
+from turnscript.gateway.checks import CallFinding, CallGate, CallPolicy, Declared, check_calls
 
 Policy = Literal["pass", "text", "retry"]
 

@@ -26,10 +26,9 @@ from turnscript.backends.backend import Completion, Facts
 from turnscript.convert.registry import get_api, get_backend
 from turnscript.core.errors import UpstreamError
 from turnscript.core.json_text import json_of
-from turnscript.gateway import constraining
+from turnscript.gateway import forcing
 from turnscript.gateway.config import Config, Efforts
-from turnscript.gateway.constraining import Held, held, is_refused, wants
-from turnscript.gateway.forcing import NOT_ENFORCED
+from turnscript.gateway.forcing import NOT_ENFORCED, Held, held, is_refused, wants
 from turnscript.gateway.thinking import closing
 
 TRIP: dict[str, Any] = {
@@ -131,7 +130,7 @@ def test_a_large_grammar_is_made_beside_the_streams_of_others(
         places.append(threading.current_thread().name.rpartition("_")[0])
         return held(*arguments)
 
-    monkeypatch.setattr(constraining, "held", noted)
+    monkeypatch.setattr(forcing, "held", noted)
     schema = {"type": "object", "properties": {f"member{n}": {"type": "string"} for n in range(members)}}
     llama.play(written("{}"))
     shape = ts.ResponseFormat("json_schema", name="n", schema=json_of(schema))

@@ -14,8 +14,8 @@ from tests.gateway.test_memory_echoes import PAIRS, WEATHER, Gateway
 from tests.strategies.events import texts_told
 from turnscript.core.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, raw_text
 from turnscript.core.json_text import json_of
-from turnscript.gateway.blanks import Blanks
 from turnscript.gateway.checks import CallGate, CallPolicy
+from turnscript.gateway.generation import Blanks
 from turnscript.gateway.memory import Memory
 
 NAME = "rwkv-universal"

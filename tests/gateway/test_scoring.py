@@ -15,10 +15,9 @@ from turnscript.core.errors import TurnscriptError
 from turnscript.core.logprobs import TokenLogprob
 from turnscript.engine.prompt import Prompt
 from turnscript.formats.format import Format
-from turnscript.gateway.blanks import Blanks
-from turnscript.gateway.callids import CallIds
 from turnscript.gateway.checks import PASS, CallGate, CallPolicy
-from turnscript.gateway.generation import Controls, Generation
+from turnscript.gateway.generation import Blanks, Controls, Generation
+from turnscript.gateway.naming import CallIds
 from turnscript.gateway.scoring import Scoring
 
 TURNS: list[list[Item]] = [

@@ -37,8 +37,7 @@ from turnscript.gateway.listing import (
     Welcome,
     refusal,
 )
-from turnscript.gateway.pages import Pages
-from turnscript.gateway.reach import pages_told
+from turnscript.gateway.reach import Pages, pages_told
 from turnscript.gateway.service import Service
 
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]

@@ -4,6 +4,10 @@ The request itself stays as it came, because the answer is written for it; what 
 Each step says what was lost. The steps, in this order: the conversation so far is put before the request where the
 server keeps it; sealed thoughts are opened; what is not for a model is taken out; tools are offered; what the model
 wrote before is put back as it wrote it; and what is asked for is made to fit.
+
+A model may see pictures and sounds beside a text, at a server that takes them. In the prompt a word stands in the place
+of each, between the texts where it stood. Nobody else can write that word, so no text is taken for a picture. What the
+server wants there is put in when the prompt is sent to it, because each server may want something else.
 """
 
 from __future__ import annotations
@@ -11,17 +15,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
+from hashlib import blake2b
 from operator import is_
 from time import time
-from typing import get_args
+from typing import Any, get_args
 
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
 from turnscript.apis.api import PLAIN, Reply
 from turnscript.apis.serving import Serving
-from turnscript.backends.backend import Backend, Completion
-from turnscript.core.conversation import Request, ResponseFormat, Thinking, Usage, is_unseen
+from turnscript.backends.backend import Backend, Completion, Facts
+from turnscript.core.conversation import (
+    Audio,
+    Conversation,
+    Image,
+    Part,
+    Request,
+    ResponseFormat,
+    Text,
+    Thinking,
+    Usage,
+    is_unseen,
+)
 from turnscript.core.error_kinds import room_said
 from turnscript.core.errors import ContextOverflow, InvalidRequest, LossyConversion, UpstreamError
 from turnscript.core.events import Event, PartEnd
@@ -31,27 +47,76 @@ from turnscript.core.sealed_thoughts import restore_thoughts, sealed
 from turnscript.engine.prompt import Prompt
 from turnscript.engine.scanner import TextParser
 from turnscript.formats.format import Format
-from turnscript.gateway import constraining, forcing, states, texts, thinking
+from turnscript.gateway import forcing, states, texts, thinking
 from turnscript.gateway.aside import Run, here
-from turnscript.gateway.blanks import Blanks
-from turnscript.gateway.callids import CallIds, Unrepeated, without_marks
 from turnscript.gateway.checks import CallFinding, CallGate, CallPolicy
 from turnscript.gateway.compacting import Compacted, opened, summed_up
 from turnscript.gateway.config import Losses, Policy
-from turnscript.gateway.constraining import Held
-from turnscript.gateway.generation import Controls, Generation, Parser, Stage
+from turnscript.gateway.forcing import Held
+from turnscript.gateway.generation import Blanks, Controls, Generation, Parser, Stage
 from turnscript.gateway.headers import POLICY, Told
 from turnscript.gateway.hygiene import clean, unread
 from turnscript.gateway.keys import Caller
 from turnscript.gateway.meaning import Beginning, beginning_of
 from turnscript.gateway.memory import Memory, Recalled
+from turnscript.gateway.naming import CallIds, Unrepeated, without_marks
 from turnscript.gateway.nearness import wordlosses
 from turnscript.gateway.offers import HOSTED_MEMBERS, Offer, Offering, offer, spelled
 from turnscript.gateway.scoring import Scoring
-from turnscript.gateway.seeing import Seeing
 from turnscript.gateway.served import Served
 from turnscript.gateway.sessions import Session, Sessions
 from turnscript.gateway.thinking import settled, switched
+
+
+class Seeing:
+    """What one prompt shows to a server that says these facts of itself. `key`: what makes marks nobody else's."""
+
+    def __init__(self, facts: Facts, key: bytes) -> None:
+        self._kinds = tuple(kind for kind, sees in ((Image, facts.sees), (Audio, facts.hears)) if sees)
+        self._key = key
+        self._data: dict[str, str] = {}
+
+    def marked(self, request: Request) -> Request:
+        """Return the request with a mark in place of each picture and sound that the server takes; others stay."""
+        if not self._kinds or not any(self._takes(part) for item in request.items for part in _content(item)):
+            return request
+        asked = copy(request)
+        items = [self._marked(item) for item in request.items]
+        asked.conversation = Conversation(items=items, tools=request.tools)
+        return asked
+
+    def _marked(self, item: Any) -> Any:
+        content = _content(item)
+        if not any(map(self._takes, content)):
+            return item
+        shown = copy(item)
+        shown.content = [self._mark(part) if self._takes(part) else part for part in content]
+        return shown
+
+    def _takes(self, part: Part) -> bool:
+        data: str = getattr(part, "data", None) or ""
+        return isinstance(part, self._kinds) and data != "" and not _is_webp(data)
+
+    def _mark(self, part: Any) -> Text:
+        """The same data has the same mark in each turn, so that prompts only grow."""
+        mark = f"media-{blake2b(part.data.encode(), key=self._key[:64], digest_size=16).hexdigest()}"
+        self._data[mark] = part.data
+        return Text(text=mark)
+
+    def media(self, prompt: str) -> dict[str, str]:
+        """Return the base64 of what a prompt shows, by its mark there."""
+        return {mark: data for mark, data in self._data.items() if mark in prompt}
+
+
+def _is_webp(data: str) -> bool:
+    """Return whether base64 is a picture that llama.cpp cannot read: it would refuse every turn with it."""
+    return data.startswith("UklGR") and data[12:16] == "RUJQ"  # `RIFF`, then `EBP` of `WEBP`
+
+
+def _content(item: Any) -> list[Part]:
+    content: list[Part] = getattr(item, "content", None) or []
+    return content
+
 
 HANDLED = (
     *("store", "previous_response_id", "background", "stream_options", "tool_choice", states.MEMBER, forcing.PRESET),
@@ -192,9 +257,9 @@ class Prepared(Struct, kw_only=True):
     def unconstrained(self, error: UpstreamError, generated: str) -> bool:
         """Ask without a grammar, where a server may have refused it, or with one where it was sent a schema. Returns
         whether that is so."""
-        if self.held is None or not constraining.is_refused(error, self.held, generated):
+        if self.held is None or not forcing.is_refused(error, self.held, generated):
             return False
-        self.held, losses = constraining.without(self.held, self.request, error)
+        self.held, losses = forcing.without(self.held, self.request, error)
         free = replace(self.ask, grammar=None, schema=None)
         self.ask = free if self.held is None else self.held.ask(free)
         self.lose(losses)
@@ -259,7 +324,7 @@ class Preparation(Struct, kw_only=True):
         losses += plan.losses
         tokens, allowed = await self._fitted(request, text, losses)
         ask = self._completion(request, text, allowed, prompt.stops, losses, state)
-        held = await self.hold(partial(self._held, prompt, losses)) if constraining.wants(prompt.request) else None
+        held = await self.hold(partial(self._held, prompt, losses)) if forcing.wants(prompt.request) else None
         quiet = self._judge(losses, policy)
 
         def controls() -> Controls:
@@ -357,7 +422,7 @@ class Preparation(Struct, kw_only=True):
 
     def _held(self, prompt: Prompt, losses: list[Loss]) -> Held | None:
         """The grammar that the answer is held to."""
-        return constraining.held(prompt, self.served.backends(), self.served.model, losses)
+        return forcing.held(prompt, self.served.backends(), self.served.model, losses)
 
     def _thinking(self, request: Request, format_: Format) -> thinking.ThinkingPlan:
         model, limit = self.served.model, limit_of(request)

@@ -29,11 +29,11 @@ from turnscript.core.losses import Loss
 from turnscript.core.sealed_thoughts import restore_thoughts, sealed_proofs, unproved
 from turnscript.engine.scanner import TextParser
 from turnscript.gateway import forcing, states, texts
-from turnscript.gateway.callids import CallIds, Unrepeated
 from turnscript.gateway.compacting import Compacted, opened
 from turnscript.gateway.generation import Controls, Generation, Stage
 from turnscript.gateway.hygiene import clean, unread
 from turnscript.gateway.kinds import UNFIT, fits_header
+from turnscript.gateway.naming import CallIds, Unrepeated
 from turnscript.gateway.offers import Offering, offer
 from turnscript.gateway.preparing import HANDLED, Preparation, Prepared, limit_of
 from turnscript.gateway.served import Served

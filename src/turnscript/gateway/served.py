@@ -23,9 +23,8 @@ from turnscript.core.errors import InvalidInput, UpstreamError
 from turnscript.formats.format import Format
 from turnscript.gateway.addresses import EMBEDDED, Address
 from turnscript.gateway.config import Config, Limits, Model
-from turnscript.gateway.constraining import takes_grammars
 from turnscript.gateway.embedded import Embedded, clock, free_memory, in_bytes, planned
-from turnscript.gateway.forcing import accepted, untaken
+from turnscript.gateway.forcing import accepted, takes_grammars, untaken
 from turnscript.gateway.kinds import AUTO
 from turnscript.gateway.limits import Gate, Tell
 from turnscript.gateway.logs import say

@@ -1,9 +1,14 @@
-"""Owns the service: what lives as long as the gateway does, and how the parts of answering a request come together."""
+"""Owns the service: what lives as long as the gateway does, and how the parts of answering a request come together.
+
+Nobody refuses conversations that are longer than what a model was trained with, and everybody is told. A recurrent
+model has no context that could be full: it reads on, and what it makes of it gets worse without a word.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
@@ -22,6 +27,7 @@ from turnscript.gateway.database import Bounds, Database
 from turnscript.gateway.divergence import Diagnosis
 from turnscript.gateway.forcing import check_answer
 from turnscript.gateway.generation import Generation, Outcome
+from turnscript.gateway.headers import Told
 from turnscript.gateway.ids import random_hex
 from turnscript.gateway.keeping import Apart, Keeping
 from turnscript.gateway.keys import Caller, Callers
@@ -40,8 +46,50 @@ from turnscript.gateway.sessions import Prefix, Prefixes, Sessions
 from turnscript.gateway.signing import former_keys, held, may_hold, signing_key
 from turnscript.gateway.store import SCHEMA as STORE
 from turnscript.gateway.store import Store
-from turnscript.gateway.training import Trained, warnings
 from turnscript.gateway.visit import GONE, Visit
+
+_SESSIONS = 10_000
+
+
+class Trained:
+    """Warns of prompts that are longer than the model's setting `trained_context` says, in the log once a session."""
+
+    def __init__(self, sessions: int = _SESSIONS) -> None:
+        self._most = sessions
+        self._warned: OrderedDict[str, None] = OrderedDict()
+
+    def warn(self, request_id: str, prepared: Prepared, told: Told) -> None:
+        """Say so of a prompt that is too long for it, in what its answer tells of itself and in the log."""
+        served, tokens = prepared.served, prepared.tokens
+        trained = served.model.trained_context
+        if trained is None or tokens <= trained:
+            return
+        told.trained = f"{tokens}/{trained}"
+        session = prepared.session.key
+        known = session in self._warned
+        self._warned[session] = None
+        self._warned.move_to_end(session)
+        while len(self._warned) > self._most:
+            self._warned.popitem(last=False)
+        if not known:
+            say(
+                logging.WARNING,
+                "longer than trained",
+                request=request_id,
+                model=served.name,
+                session=session,
+                tokens=tokens,
+                trained=trained,
+            )
+
+
+def warnings(told: Told) -> list[str]:
+    """What the report of an answer says of it."""
+    if not told.trained:
+        return []
+    tokens, _, trained = told.trained.partition("/")
+    return [f"the prompt has about {tokens} tokens, and the model was trained with {trained}: it may answer worse"]
+
 
 CLIENT_GONE = 499
 """The status, in the log, of what nobody was there to be told."""

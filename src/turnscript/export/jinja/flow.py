@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from turnscript.core.conversation import Request, System
 from turnscript.core.message_groups import JOINS
-from turnscript.engine.continuing import opened
 from turnscript.engine.layout import Layout, Place
+from turnscript.engine.prompt import opened
 from turnscript.engine.render import Composer
 from turnscript.engine.spans import TRAINABLE, Writer
 from turnscript.engine.table import Turn
