@@ -20,9 +20,10 @@ from tests.growth import assert_grows_below
 from tests.strategies import events as strategies
 from tests.strategies import jsontext
 from tests.strategies.answer_bodies import answer_bodies
-from turnscript.convert.recording import BROKEN, Recording, Retelling, is_stream, pieces_of, read_recording, stream_of
+from turnscript.convert.recording import BROKEN, Recording, Retelling, pieces_of, read_recording, stream_of
 from turnscript.core.errors import InvalidRequest, TurnscriptError, UpstreamError
 from turnscript.core.events import Event, fold, unfold
+from turnscript.core.payloads import is_stream
 from turnscript.core.unread_stream import BEHIND, DONE
 
 FEWER = fewer()

@@ -26,8 +26,8 @@ from turnscript.cli.output import STREAM, Files, Sink, is_special
 from turnscript.cli.progress import Meter
 from turnscript.cli.report import Fault, Losses, Screen, fault, plural
 from turnscript.cli.source import Row, Source
-from turnscript.convert.recognition import AUTO, REQUEST, SIDES, detect_answer, lookup
-from turnscript.convert.registry import get_format, is_format
+from turnscript.convert.recognition import AUTO, REQUEST, SIDES, detect_answer
+from turnscript.convert.registry import get_format, is_format, lookup
 from turnscript.convert.verbs import parse
 from turnscript.core.conversation import Request
 from turnscript.core.errors import InvalidInput, LossyConversion, TurnscriptError, UnknownName, UpstreamError

@@ -23,9 +23,9 @@ from turnscript.cli.failures import Failed
 from turnscript.cli.report import Fault, Screen, fault
 from turnscript.cli.source import Source
 from turnscript.convert.file_documents import FoundFiles, files_in, render_files
-from turnscript.convert.recognition import ANSWER, AUTO, REQUEST, detect_api, lookup, recognised_transcript
+from turnscript.convert.recognition import ANSWER, AUTO, REQUEST, detect_api, recognised_transcript
 from turnscript.convert.recording import Recording, Retelling, ended, read_recording, stream_of
-from turnscript.convert.registry import get_format, is_format
+from turnscript.convert.registry import get_format, is_format, lookup
 from turnscript.convert.verbs import beyond_first, left_out, parse_exchange, read, render, respelled_answer, unread
 from turnscript.core.conversation import Issue, Request, Response
 from turnscript.core.errors import (

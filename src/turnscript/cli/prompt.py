@@ -25,8 +25,8 @@ from turnscript.cli.source import Source
 from turnscript.convert.file_documents import files_in
 from turnscript.convert.format_reference import has_thoughts
 from turnscript.convert.prompting import Written, left_out, written
-from turnscript.convert.recognition import AUTO, lookup, recognised_transcript
-from turnscript.convert.registry import named_formats
+from turnscript.convert.recognition import AUTO, recognised_transcript
+from turnscript.convert.registry import lookup, named_formats
 from turnscript.convert.verbs import parse
 from turnscript.core.conversation import Request
 from turnscript.core.errors import LossyConversion, TurnscriptError, Unsupported

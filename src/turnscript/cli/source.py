@@ -17,9 +17,9 @@ from msgspec import Struct
 
 from turnscript.cli.failures import Failed, reading
 from turnscript.cli.output import STREAM
-from turnscript.convert.recording import is_stream
 from turnscript.core.errors import InvalidInput
 from turnscript.core.json_text import read_list, read_object
+from turnscript.core.payloads import is_stream
 
 _PIECE = 1 << 16
 _STATUS = re.compile(rb"HTTP/\d(?:\.\d)? (\d{3})\b([^\r\n]*)")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from turnscript.apis.api import Api
-from turnscript.convert.recognition import AUTO, lookup, recognise
-from turnscript.convert.registry import apis, formats, get_api, get_format, is_format
+from turnscript.convert.recognition import AUTO, recognise
+from turnscript.convert.registry import apis, formats, get_api, get_format, is_format, lookup
 from turnscript.convert.verbs import parse
 from turnscript.core.conversation import Request
 from turnscript.core.errors import InvalidInput, InvalidTranscript, UnknownName, Unsupported

@@ -6,24 +6,21 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from turnscript.apis.api import Api, leftover
-from turnscript.convert.recording import api_of, is_stream
+from turnscript.apis.api import leftover
+from turnscript.convert.recording import api_of
 from turnscript.convert.registry import (
     apis,
     formats,
     get_api,
     get_format,
-    is_format,
     model_formats,
-    named_formats,
     openings,
 )
 from turnscript.core.conversation import Conversation, System, text_content
 from turnscript.core.error_object import upstream_error
-from turnscript.core.errors import InvalidInput, InvalidRequest, InvalidTranscript, UnknownName
+from turnscript.core.errors import InvalidInput, InvalidRequest, InvalidTranscript
 from turnscript.core.json_text import Json, is_json, read_list, read_object, utf8
-from turnscript.core.payloads import Source, body_bytes
-from turnscript.formats.format import Format
+from turnscript.core.payloads import Source, body_bytes, is_error, is_stream
 
 _FILE = re.compile(r"[/\\]|\.(json|jsonl|txt|md|sse)$")
 """What the last word of a file's name has, where one is given in place of what it holds."""
@@ -45,16 +42,6 @@ ONE_SIDE = "a request or an answer, not both"
 
 ONE_REQUEST = "a request"
 """What is expected of a source that is an answer where none can be."""
-
-
-def lookup(name: str) -> Api | Format:
-    """The API or format of that name. Raises UnknownName with the nearest ones of both kinds."""
-    if is_format(name):
-        return get_format(name)
-    try:
-        return get_api(name)
-    except UnknownName:
-        raise UnknownName("API or format", name, [*apis(), *named_formats()]) from None
 
 
 def detect_api(source: Source) -> str:
@@ -151,11 +138,6 @@ def _claimed(members: Mapping[str, Json], *, answers: bool = False) -> str:
         if claim > most:
             best, most = name, claim
     return best
-
-
-def is_error(members: Mapping[str, Json]) -> bool:
-    """Whether a body that is neither a request nor an answer is what a server says when it fails."""
-    return "error" in members and bytes(members["error"])[:1] in (b"{", b'"')
 
 
 def _refuse_error(members: Mapping[str, Json]) -> None:

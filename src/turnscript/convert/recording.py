@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TypeGuard
 
 from msgspec.structs import replace
 
@@ -37,19 +36,11 @@ BROKEN = "broken_stream"
 
 _WORDS = {"assistant": "text", "thinking": "thought", "tool_call": "call", "opaque": "other part"}
 
-_BEGINNING = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")
 _BETWEEN = re.compile(rb"\r?\n\r?\n|\r\r")
 _DATA = re.compile(rb"^(?:\xef\xbb\xbf)?data\b", re.MULTILINE)
 _PIECE = 1 << 16
 _MOST = 1 << 20
 """An event that is longer goes to its parser in pieces."""
-
-
-def is_stream(source: object) -> TypeGuard[bytes | str]:
-    """Whether a text begins as server-sent events do: with a field of one, or with a comment."""
-    if isinstance(source, str):
-        source = source[:_PIECE].encode("utf-8", "replace")
-    return isinstance(source, bytes) and _BEGINNING.match(source) is not None
 
 
 class Recording:

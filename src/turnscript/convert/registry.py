@@ -155,6 +155,16 @@ def get_api(name: str) -> Api:
     raise UnknownName("API", name, known)
 
 
+def lookup(name: str) -> Api | Format:
+    """The API or format of that name. Raises UnknownName with the nearest ones of both kinds."""
+    if is_format(name):
+        return get_format(name)
+    try:
+        return get_api(name)
+    except UnknownName:
+        raise UnknownName("API or format", name, [*apis(), *named_formats()]) from None
+
+
 def api_at(endpoint: str) -> Api:
     """The API of an endpoint. Raises UnknownName."""
     known = {api.endpoint: api for api in _apis().values()}
