@@ -5,6 +5,8 @@ They are held on all formats that have names: what is read from a file may be in
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 from hypothesis import example, given, note, settings
@@ -202,3 +204,25 @@ def test_contents_of_marks_are_read_as_their_format_reads_them_or_refused(name: 
     note(ts.detect_api(text))
     if not read.unread and [item.kind for item in read.items] == [item.kind for item in own.items]:
         assert _without_empty(own) == _without_empty(read)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_closing_that_is_missing_is_told_or_refused(name: str) -> None:
+    """What stands behind it would else be a text of the turn that nobody closed.
+
+    Openings that are people's words, which no escape protects, may stand in any text.
+    """
+    format_ = ts.get_format(name)
+    escape = layout_of(format_.document).escape
+    words = any(turn.open and escape.apply(turn.open) == turn.open for turn in format_.document.turns)
+    speakers: list[ts.Item] = [ts.User(content=said("Hello")), ts.Assistant(content=said("Hi"))]
+    text = str(format_.render(ts.Request(conversation=ts.Conversation(items=speakers * 2))).value)
+    whole = format_.parse(text)
+    for close in {turn.close.strip() for turn in format_.document.turns if turn.close.strip()}:
+        for place in [found.start() for found in re.finditer(re.escape(close), text)][:-1]:
+            broken = text[:place] + text[place + len(close) :]
+            try:
+                read = format_.parse(broken)
+            except ts.InvalidTranscript:
+                continue
+            assert words or read.unread or _without_empty(read) == _without_empty(whole)

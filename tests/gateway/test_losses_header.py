@@ -219,7 +219,7 @@ def test_what_of_an_answer_is_dropped_is_lost(api: Api, case: str, stream: bool)
             report = stage.client.get(told.headers[REPORT]).json()
             found = [one for one in report["losses"] if one["kind"] == "dropped"]
             assert told.text.strip().startswith("Hello")
-            counted.append((int(told.headers[LOSSES]), len(found), dropped(stage)))
-        (header, lost, metric), (header_then, lost_then, metric_then) = counted
+            counted.append((int(told.headers[LOSSES]), len(report["losses"]), len(found), dropped(stage)))
+        (header, told_of, lost, metric), (header_then, told_of_then, lost_then, metric_then) = counted
         assert expected == lost_then - lost == metric_then - 2 * metric
-        assert (0 if stream else expected) == header_then - header
+        assert (0 if stream else told_of_then - told_of) == header_then - header

@@ -157,7 +157,8 @@ def test_a_picture_that_is_none_is_refused_in_words(seeing: str, api: Api, strea
     with Running(Config.for_backend(seeing, FORMAT)) as gateway:
         broken = User(content=[Text(text="Look"), Image(data="Zmlyc3Q=", media_type="image/png")])
         told = post(gateway.url, api, broken, stream=stream)
-        is_refused(told, InvalidRequest("?"))
+        if not (stream and told.status == 200):  # a stream begins soon, whatever its server has said by then
+            is_refused(told, InvalidRequest("?"))
         assert "Failed to load image" in str(told.error)
         assert 200 == post(gateway.url, api, User(content=parts("Look", RED)), stream=stream).status
 

@@ -16,8 +16,9 @@ from turnscript.core.errors import RateLimited
 from turnscript.core.signatures import seal, unseal
 from turnscript.gateway.config import Config, Limits, Logs, Memory, Server, Signing, Store
 from turnscript.gateway.configfile import Reloader, load
-from turnscript.gateway.keys import Callers, add_key
+from turnscript.gateway.keys import add_key
 from turnscript.gateway.kinds import InvalidConfig, Secret
+from turnscript.gateway.limits import Callers
 from turnscript.gateway.service import Service
 from turnscript.gateway.signing import former_keys, signing_key
 

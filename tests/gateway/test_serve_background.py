@@ -25,7 +25,7 @@ from turnscript.apis.api import Api
 from turnscript.gateway.database import Bounds, Database
 from turnscript.gateway.headers import LOSSES, REPORT
 from turnscript.gateway.keeping import Keeping
-from turnscript.gateway.keys import ANYBODY
+from turnscript.gateway.limits import ANYBODY
 from turnscript.gateway.store import SCHEMA, Answer, EventLog, Store
 
 pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")

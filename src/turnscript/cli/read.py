@@ -34,9 +34,19 @@ from turnscript.convert.recognition import AUTO
 from turnscript.convert.records import event_record, item_record, response_record
 from turnscript.convert.registry import get_api
 from turnscript.convert.verbs import parse
-from turnscript.core.conversation import Conversation, Item, Request, Response, Tool, ToolCall
+from turnscript.core.conversation import (
+    Conversation,
+    Dropped,
+    Issue,
+    Item,
+    Request,
+    Response,
+    Tool,
+    ToolCall,
+    dropped,
+)
 from turnscript.core.errors import InvalidInput, InvalidRequest, TurnscriptError, UpstreamError
-from turnscript.core.events import Event, fold
+from turnscript.core.events import Event, MessageEnd, fold
 from turnscript.core.json_text import Json, read_list, read_object, utf8
 from turnscript.core.losses import Loss, summary
 from turnscript.engine.parse import TurnParser
@@ -176,6 +186,7 @@ def run(given: Given) -> int:
     parser, request = _parser(given, format_)
     screen = Screen()
     losses: list[Loss] = []
+    issues: list[Issue] = []
     source = Source(given.file)
     with source, Files() as files:
         if source.is_terminal:
@@ -184,7 +195,7 @@ def run(given: Given) -> int:
         watch = Watch()
         batches = _batches(parser, watch, source.pieces(given.chunk), given.finish_reason)
         if given.target is not None:
-            losses = _answer(get_api(given.target), request, batches, out, stream=given.stream)
+            losses, issues = _answer(get_api(given.target), request, batches, out, stream=given.stream)
         elif given.stream:
             _write_events(batches, out)
         else:
@@ -194,6 +205,8 @@ def run(given: Given) -> int:
         screen.note(summary(losses))
     for loss in losses:
         screen.loss(loss.path, loss.kind, loss.detail, "")
+    if issues:
+        screen.note("\n".join([f"{plural(len(issues), 'issue', 'issues')}:", *map(_issue, issues)]))
     if watch.bad is not None:
         screen.note(f"{source.name}: byte {watch.bad + 1} is not UTF-8; U+FFFD stands for what cannot be read")
     note_reading(format_)
@@ -294,8 +307,10 @@ def _write_events(batches: Iterator[list[Event]], out: Sink) -> None:
             out.flush()
 
 
-def _answer(api: Api, request: Request, batches: Iterator[list[Event]], out: Sink, *, stream: bool) -> list[Loss]:
-    """Write the answer as a client of the API gets it. Gives what it cannot say."""
+def _answer(
+    api: Api, request: Request, batches: Iterator[list[Event]], out: Sink, *, stream: bool
+) -> tuple[list[Loss], list[Issue]]:
+    """Write the answer as a client of the API gets it. Gives what it cannot say, and what was odd about the text."""
     if not stream:
         response = fold(chain.from_iterable(batches))
         try:
@@ -303,20 +318,27 @@ def _answer(api: Api, request: Request, batches: Iterator[list[Event]], out: Sin
         except UpstreamError as error:
             raise Failed(str(error), remedy="leave out --to to see what the model wrote") from error
         out.write(spaced(rendered.data, pretty=out.is_terminal or None) + b"\n")
-        return rendered.losses
+        return [*dropped(response.issues), *rendered.losses], _odd(response.issues)
     renderer = api.stream_renderer(request)
     out.write(renderer.start())
     out.flush()
+    issues: list[Issue] = []
     try:
         for batch in batches:
             out.write(renderer.send(batch))
             out.flush()
+            issues += [issue for event in batch if isinstance(event, MessageEnd) for issue in event.issues]
     except TurnscriptError as error:
         out.write(renderer.fail(error))
         out.flush()
         raise
     out.write(renderer.close())
-    return renderer.losses
+    return [*dropped(issues), *renderer.losses], _odd(issues)
+
+
+def _odd(issues: list[Issue]) -> list[Issue]:
+    """Give the issues that are no losses."""
+    return [issue for issue in issues if not isinstance(issue, Dropped)]
 
 
 # What programs read.
@@ -348,13 +370,14 @@ def _listing(response: Response, out: Sink) -> bytes:
     reason = f"finish reason: {response.finish_reason}"
     if response.stop_sequence is not None:
         reason += f", at {response.stop_sequence!r}"
-    issues = [
-        f"  {issue.kind}, characters {issue.start} to {issue.end}: {one_line(issue.detail)}"
-        for issue in response.issues
-    ]
+    issues = list(map(_issue, response.issues))
     counted = plural(len(issues), "issue", "issues") + ":" if issues else "no issues"
     ending = "\n".join([legible(reason), counted, *issues, ""])
     return "\n\n".join([*(blocks or ["nothing was written"]), ending]).encode()
+
+
+def _issue(issue: Issue) -> str:
+    return f"  {issue.kind}, characters {issue.start} to {issue.end}: {one_line(issue.detail)}"
 
 
 def _head(item: Item) -> str:

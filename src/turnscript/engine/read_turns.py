@@ -305,20 +305,22 @@ class _Reader:
         pattern, checks = _openings(self.document, protected=True), self.lines.found is not None
         begun = pattern.search(self.text, max(start, after + 1), end) if checks else None
         stop = self.text.find(close, start, end if begun is None else begun.start())
-        if stop < 0 and not checks:
-            begun = pattern.search(self.text, max(start, after + 1), end)
-        if stop >= 0 or begun is None:
+        if not checks:
+            begun = pattern.search(self.text, max(start, after + 1), end if stop < 0 else stop)
+        if begun is None:
             return stop, end
         message = (
             f"{begun[0]} before {close}, which closes what {opening} opened; "
             f"write that first, or write {self.layout.escape.apply(begun[0])} if this is content"
         )
+        if checks and stop >= 0:
+            return stop, end
         if checks:
             self.lines.note(begun.start(), message, close)
             return -1, begun.start()
         line, column = self.lines.at(begun.start())
         self._lose(start, Loss(f"line {line}, column {column}", "approximated", message))
-        return -1, end
+        return stop, end
 
     def without_space(self, cut: Cut) -> Cut:
         """Return a turn with its text without the white space that belongs to its closing."""

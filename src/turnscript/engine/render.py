@@ -528,7 +528,7 @@ class Composer:
         if self.place is None or self._is_bare() or not self.are_joined(self.place.kind, item):
             return None
         if self.tells_turns and item.hints is not None and item.hints.turn == "new":
-            self.out.lose("", "moved", "it goes on in the turn before")
+            self.out.lose("", "approximated", "it goes on in the turn before")
         return self.layout.joints[self.place.kind, place.kind]
 
     def are_joined(self, kind: str, item: Item) -> bool:

@@ -36,7 +36,7 @@ from turnscript.gateway.config import Policy
 from turnscript.gateway.doctor_findings import Check, Findings
 from turnscript.gateway.doctor_probe import Patient
 from turnscript.gateway.generation import LENGTH
-from turnscript.gateway.keys import Caller
+from turnscript.gateway.limits import Caller
 from turnscript.gateway.memory import Memory
 from turnscript.gateway.preparing import Preparation, Prepared
 from turnscript.gateway.sessions import Sessions

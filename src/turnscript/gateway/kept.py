@@ -19,8 +19,7 @@ from turnscript.apis.serving import Stored
 from turnscript.core.errors import Conflict, InvalidRequest, NotFound, TurnscriptError
 from turnscript.core.sse import comment
 from turnscript.gateway.headers import LOSSES, cut_of
-from turnscript.gateway.keys import Caller
-from turnscript.gateway.limits import Share
+from turnscript.gateway.limits import Caller, Share
 from turnscript.gateway.listing import Endpoint, MethodNotAllowed, as_json
 from turnscript.gateway.outlet import Send
 from turnscript.gateway.service import Service

@@ -56,7 +56,7 @@ from turnscript.gateway.forcing import Held
 from turnscript.gateway.generation import Blanks, Controls, Generation, Parser, Stage
 from turnscript.gateway.headers import POLICY, Told
 from turnscript.gateway.hygiene import clean, unread
-from turnscript.gateway.keys import Caller
+from turnscript.gateway.limits import Caller
 from turnscript.gateway.meaning import Beginning, beginning_of
 from turnscript.gateway.memory import Memory, Recalled
 from turnscript.gateway.naming import CallIds, Unrepeated, without_marks

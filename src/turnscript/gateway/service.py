@@ -30,8 +30,7 @@ from turnscript.gateway.generation import Generation, Outcome
 from turnscript.gateway.headers import Told
 from turnscript.gateway.ids import random_hex
 from turnscript.gateway.keeping import Apart, Keeping
-from turnscript.gateway.keys import Caller, Callers
-from turnscript.gateway.limits import Room
+from turnscript.gateway.limits import Caller, Callers, Room
 from turnscript.gateway.logs import say, set_up
 from turnscript.gateway.memory import SCHEMA as MEMORY
 from turnscript.gateway.memory import Memory

@@ -24,8 +24,7 @@ from turnscript.gateway.headers import (
     json_headers,
     new_request_id,
 )
-from turnscript.gateway.keys import Caller
-from turnscript.gateway.limits import Ahead, Share
+from turnscript.gateway.limits import Ahead, Caller, Share
 from turnscript.gateway.outlet import Frame, Outlet, Receive, Send
 from turnscript.gateway.preparing import Prepared
 from turnscript.gateway.refusals import say_when
