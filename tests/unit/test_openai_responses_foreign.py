@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import turnscript as ts
 from turnscript.apis.openai_responses import OpenAIResponses
 from turnscript.convert.registry import get_api
 from turnscript.core.conversation import (
@@ -422,3 +423,13 @@ def test_an_anthropic_session_comes_back_but_for_its_proofs() -> None:
     thinking["signature"] = ""
     del result["is_error"]
     assert body == back
+
+
+@pytest.mark.parametrize(("name", "lost"), [("calc", ["items[1].name"]), ("calculator", []), (None, [])])
+def test_the_seed_profile_loses_the_name_of_a_result_that_its_call_does_not_give(
+    name: str | None, lost: list[str]
+) -> None:
+    call = ts.ToolCall(name="calculator", arguments='{"a": 2}', id="c1")
+    result = ts.ToolResult(content=[ts.Text(text="5")], id="c1", name=name)
+    asked = ts.Request(conversation=ts.Conversation(items=[call, result]))
+    assert lost == [loss.path for loss in ts.render(asked, "openai-responses", profile="seed").losses]

@@ -305,6 +305,7 @@ BAD = [
     ("<<TOOL_CALL name=\"f\">>\n{'a': 1}\n<<END_TOOL_CALL>>", 2, 2, "must be a JSON object"),
     ('<<TOOL_CALL name="f">>\n{} // why\n<<END_TOOL_CALL>>', 2, 4, "must be a JSON object"),
     ("<<TOOL_RESULT>>\nplain words\n<<END_TOOL_RESULT>>", 2, 1, 'mark the tag with format="text"'),
+    ("<<TOOL_RESULT>>\n[1, 2]\n<<END_TOOL_RESULT>>", 2, 1, 'mark the tag with format="json"'),
     ('<<TOOL_RESULT format="yaml">>\na: 1\n<<END_TOOL_RESULT>>', 1, 1, "unknown format 'yaml'"),
     ('<<META>>\n{"v": 2}\n<<META_END>>', 2, 1, "version 2"),
     ("<<META>>\n[]\n<<META_END>>", 2, 1, "must be a JSON object"),

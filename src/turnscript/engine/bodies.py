@@ -367,7 +367,8 @@ class ResultContent(PlainBody):
             return {"content": [part for _, part in read_parts(payload)]}
         text = payload.escape.remove(payload.text)
         if not form:
-            _require_object(text, payload, 'or mark the tag with format="text"', payload.open)
+            word = "json" if is_json(text) else "text"
+            _require_object(text, payload, f'or mark the tag with format="{word}"', payload.open)
         return {"content": [Text(text=text)]}
 
 

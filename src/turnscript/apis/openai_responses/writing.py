@@ -428,6 +428,9 @@ def _seed_call(writer: Writer, item: ToolCall, call_id: str | None) -> None:
 
 def _seed_result(writer: Writer, item: ToolResult, call_id: str | None) -> None:
     """The Universal document's form: a block in a user message."""
+    if item.name is not None and _says_name(writer, item, call_id):
+        detail = "a result in a message has no name but that of its call"
+        writer.rendering.lose(f"{writer.at(item)}.name", "dropped", detail)
     text = single_text(item.content)
     output = _output(writer, item)
     if text is not None and writer.hinted and shape_of(item) == "object":
