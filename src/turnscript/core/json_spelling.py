@@ -106,7 +106,7 @@ def note_laid_out(items: Sequence[Item]) -> None:
 
 def _object(call: ToolCall, spelling: Spelling) -> ToolCall:
     spelled = in_one_spelling(call.arguments, spelling)
-    if spelled == call.arguments or call.custom or not is_object(call.arguments):
+    if spelled == call.arguments or call.open or call.custom or not is_object(call.arguments):
         return call
     return replace(call, arguments=spelled)
 
@@ -176,9 +176,8 @@ def _respelled_in_prompts(items: Sequence[Item]) -> list[Item]:
 
 
 def _item(item: Item, spell: Spell) -> tuple[Item, list[str]]:
-    """An item with its JSON spelled, and the places in it that changed. What is unfinished stays, but for arguments
-    that are whole: a prompt shows their call as finished."""
-    if item.open and not (isinstance(item, ToolCall) and is_object(item.arguments)):
+    """An item with its JSON spelled, and the places in it that changed. What is unfinished stays."""
+    if item.open:
         return item, []
     if isinstance(item, ToolCall):
         return _call(item, spell)
