@@ -312,16 +312,3 @@ def test_marks_of_calls_without_a_call_are_told() -> None:
 def test_a_parameter_that_is_given_twice_is_told() -> None:
     (issue,) = answer(calls(invoke("get_weather", "city>Tokyo", "city>Kyoto")), [WEATHER]).issues
     assert ("odd_call", 'the argument "city" is given twice') == (issue.kind, issue.detail)
-
-
-def test_a_transcript_that_ends_behind_results_is_the_prompt_for_what_follows() -> None:
-    """Only the turn is unfinished there, and not the result in it."""
-    format_ = ts.get_format("ai00-v1")
-    call = ts.ToolCall(name="f", arguments='{"a": 1}', id="c1")
-    result = ts.ToolResult(content=[ts.Text(text="12")], id="c1")
-    items: list[ts.Item] = [ts.User(content=[ts.Text(text="q")]), call, result]
-    asked = format_.prompt(ts.Request(conversation=ts.Conversation(items=items))).text
-    read = format_.parse(asked.rstrip())
-    assert not read.items[-1].open
-    again = format_.prompt(read)
-    assert (asked, []) == (again.text, again.losses)

@@ -16,18 +16,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.core.conversation import (
-    Dropped,
-    Hints,
-    Item,
-    Request,
-    System,
-    Text,
-    Thinking,
-    Tool,
-    ToolCall,
-    ToolResult,
-)
+from turnscript.core.conversation import Dropped, Hints, Item, Request, System, Text, Thinking, Tool, ToolCall
 from turnscript.core.errors import InvalidTranscript
 from turnscript.core.events import Event, PartDelta, PartEnd, PartStart
 from turnscript.core.json_text import json_of
@@ -134,7 +123,6 @@ class _Reader:
         self._before: Turn | None = None
         self._last: Item | None = None
         self._stays_open = False
-        self._ends_between = False
         self._unsaid = False  # whether the first system turn had no text of its own
         place = document.tools_place
         self._apart = place.open.strip() if place is not None and place.apart else ""
@@ -361,8 +349,7 @@ class _Reader:
             else:
                 items[0].hints = items[0].hints or Hints()
                 items[0].hints.envelope = {**items[0].hints.envelope, path: json_of(value)}
-        answered = isinstance(items[-1], ToolResult) and self._ends_between  # the model goes on behind it
-        items[-1].open = (cut.open and not answered) or (cut.last and self._stays_open)
+        items[-1].open = cut.open or (cut.last and self._stays_open)
         request.items.extend(items)
         self._before, self._last = cut.turn, items[-1]
 
@@ -383,7 +370,7 @@ class _Reader:
         faults: list[Malformed] = []
         try:
             events = [*parser.feed(text), *parser.close()]
-            self._stays_open, self._ends_between = parser.stays_open, parser.ends_between
+            self._stays_open = parser.stays_open
             faults = parser.faults or []
         except Malformed as error:
             faults = [error]
