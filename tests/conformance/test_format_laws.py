@@ -46,6 +46,14 @@ def as_read(request: ts.Request) -> ts.Request:
     return replace(request, conversation=ts.Conversation(items, request.tools))
 
 
+def _is_read_as_finished(item: ts.Item) -> bool:
+    """Whether a call's JSON stands in a prompt as it came, because it is free text or unfinished, or is laid out, and
+    is spelled as that of any call once that prompt is read."""
+    if not isinstance(item, ts.ToolCall):
+        return False
+    return ((item.custom or item.open) and "\\" in item.arguments) or "\n" in item.arguments
+
+
 def _bare(item: ts.Item, format_: Format) -> ts.Item:
     """An item without its hints and generated text, in formats that keep no archive of those."""
     if format_.document.metadata is None:
@@ -110,7 +118,9 @@ def check_document(format_: Format, request: ts.Request) -> None:
     check_inverse(format_, request)
     prompt = str(format_.render(request, view="prompt").value)
     again = format_.render(as_read(request), view="prompt").value  # the prompt, but for arguments that are laid out
-    assert again == format_.render(format_.parse(prompt), view="prompt").value
+    once = format_.render(format_.parse(prompt), view="prompt").value
+    assert again == once or any(map(_is_read_as_finished, request.items))
+    assert once == format_.render(format_.parse(str(once)), view="prompt").value
 
 
 def check_spans(format_: Format, request: ts.Request, transcript: str) -> None:
