@@ -71,7 +71,7 @@ _OWN_THINKING = frozenset({"adaptive", "between_tools"})
 _OWN_CHOICES = frozenset({"any", "tool"})
 """Types of tool choices that no other API has; clients give `{"type": "auto"}` to every server."""
 _OWN_TOOL = re.compile(r"_\d{8}")
-"""How the types of Anthropic's own tools end: with the day of their version."""
+"""The types of Anthropic's own tools end with the day of their version."""
 
 # What only other APIs have: their messages and what is in them, and members of a request, which this API refuses.
 _ROLES = frozenset({"user", "assistant", "system"})
@@ -118,13 +118,13 @@ def claims_response(members: Mapping[str, Json]) -> int:
 
 
 def _is_own(block: Mapping[str, Any]) -> bool:
-    """Whether only this API has such blocks. Mistral's thoughts are called the same, and are lists."""
+    """Return whether only this API has such blocks. Mistral's thoughts are called the same, and are lists."""
     type_ = str(block.get("type"))
     return type_.endswith(_OWN_ENDS) or (type_ in _OWN_BLOCKS and not isinstance(block.get("thinking"), list))
 
 
 def _asks(members: Mapping[str, Json], tools: list[dict[str, Any]]) -> bool:
-    """Whether thinking, a choice of tools or a tool is asked for in the words of this API."""
+    """Return whether thinking, a choice of tools or a tool is asked for in the words of this API."""
     thinking, choice = _value(members, "thinking"), _value(members, "tool_choice")
     if isinstance(thinking, dict) and ("budget_tokens" in thinking or str(thinking.get("type")) in _OWN_THINKING):
         return True
@@ -134,12 +134,12 @@ def _asks(members: Mapping[str, Json], tools: list[dict[str, Any]]) -> bool:
 
 
 def _asks_others(members: Mapping[str, Json], tools: list[dict[str, Any]]) -> bool:
-    """Whether something is asked for as this API has it not."""
+    """Return whether something is asked for as this API has it not."""
     return not _FOREIGN_MEMBERS.isdisjoint(members) or any("function" in one for one in tools)
 
 
 def _are_foreign(messages: list[dict[str, Any]], blocks: list[dict[str, Any]]) -> bool:
-    """Whether a message or a part is as this API has none: here instructions do not come first."""
+    """Return whether a message or a part is as this API has none: here instructions do not come first."""
     if messages and messages[0].get("role") == "system":
         return True
     if any(str(one.get("role")) not in _ROLES or not _FOREIGN_IN_MESSAGES.isdisjoint(one) for one in messages):

@@ -374,7 +374,7 @@ class AnswerWriter:
             self.rendering.lose(self._last_call, "approximated", detail)
 
     def blank(self) -> list[Any]:
-        """What stands for an answer without any block: one empty text, the first. Others beside it are reported."""
+        """Return what stands for an answer without any block: one empty text, the first. Others are reported."""
         blanks, self._blanks = self._blanks, []
         if not self._written and not blanks:
             self.rendering.lose("$.content", "invented", "an empty text stands for an answer that says nothing")
@@ -605,7 +605,7 @@ class AnswerWriter:
         self.rendering.lose("$.logprobs", "dropped", f"{self.rendering.target} does not tell how likely tokens were")
 
     def put_tier(self, usage: Body, extra: Extra) -> None:
-        """How another API's answer was served. A stream says it when it begins, where others do not know it yet."""
+        """Return how another API's answer was served. A stream says it when it begins, where others do not know it."""
         if self._foreign and (tier := tier_of(extra, _TIERS)) is not None:
             usage["service_tier"] = tier
 
@@ -679,7 +679,7 @@ def _said(response: Response) -> str:
 
 
 def _seed(request: Request) -> str:
-    """What tells this request from the others of its conversation: how long it is, and how it ends."""
+    """Return what tells this request from the others of its conversation: how long it is, and how it ends."""
     last = request.items[-1] if request.items else None
     content: Any = getattr(last, "content", ())
     return f"{request.settings.model}\n{len(request.items)}\n{text_content(content)}"

@@ -63,7 +63,7 @@ DIAGNOSING = Diagnosing(wished=lambda request: _asked(request) is not None, earl
 
 
 class Known(Struct, frozen=True):
-    """What Anthropic's models know of a tool."""
+    """A tool as Anthropic's models know it."""
 
     description: str
     parameters: Json
@@ -97,7 +97,7 @@ _EDIT: dict[str, Any] = {
         "description": "For insert: the line behind which the text goes; 0 is the beginning.",
     },
 }
-"""What all editors of text take, the memory too."""
+"""All editors of text take these, and so does the memory."""
 _REPLACED_OR_INSERTED = _string("For str_replace: what to put in its place. For insert: the text to put in.")
 
 _BASH = _known(

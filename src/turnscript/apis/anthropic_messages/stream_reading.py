@@ -70,7 +70,7 @@ class CitationsDelta(Wire, tag="citations_delta"):
 
 
 class CompactionDelta(Wire, tag="compaction_delta"):
-    """What it holds are members of its block."""
+    """Its members are those of its block."""
 
 
 Delta = TextDelta | ThinkingDelta | SignatureDelta | InputDelta | CitationsDelta | CompactionDelta
@@ -91,7 +91,7 @@ TOLD = frozenset({"text", "thinking", "tool_use"})
 
 
 def content_of(delta: Any) -> str:
-    """What a delta says, as text."""
+    """Return what a delta says, as text."""
     if isinstance(delta, CitationsDelta):
         return text_of(delta.citation)
     if isinstance(delta, CompactionDelta):
