@@ -226,3 +226,43 @@ def test_a_closing_that_is_missing_is_told_or_refused(name: str) -> None:
             except ts.InvalidTranscript:
                 continue
             assert words or read.unread or _without_empty(read) == _without_empty(whole)
+
+
+def without_lines(request: ts.Request) -> str:
+    """All that a request says, but not where it stands."""
+    return re.sub(r'"line \d+[^"]*"', '""', everything(request))
+
+
+SPACES = " ", "\t", "\n", "\n\n", " \n"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_white_space_beside_a_text_is_kept_or_told(name: str) -> None:
+    """At its start, inside and at its end, of all that somebody says. Line ends at the end of a file are no text's."""
+    format_ = ts.get_format(name)
+    transcript = str(format_.render(SPOKEN).value)
+    kept = without_lines(format_.parse(transcript))
+    for text in ("Be brief.", "Weather?", "Let me look.", "Fine.", "It is fine.", "Thanks."):
+        found = transcript.find(text)
+        for place in (found, found + len(text) - 1, found + len(text)) if found >= 0 else ():
+            for space in SPACES:
+                spaced = transcript[:place] + space + transcript[place:]
+                try:
+                    read = format_.parse(spaced)
+                except ts.InvalidTranscript:
+                    continue
+                ends_file = not spaced[place:].strip("\r\n")
+                assert ends_file or read.unread or without_lines(read) != kept, (
+                    f"{text!r}: {space!r} at {place - found}"
+                )
+
+
+@pytest.mark.parametrize("thinking", [False, True])
+@pytest.mark.parametrize("name", ts.formats())
+def test_a_prompt_that_is_read_asks_for_the_same(name: str, thinking: bool) -> None:
+    """What it opens for the model, a thought or an answer, is opened again, and what asks for it is not said twice."""
+    format_ = ts.get_format(name)
+    for request in (SPOKEN, ts.Request(conversation=ts.Conversation(items=[*BEGUN]))):
+        prompt = format_.prompt(request, thinking=thinking)
+        again = format_.prompt(format_.parse(prompt.text))
+        assert (prompt.text, prompt.prefill, []) == (again.text, again.prefill, again.losses)

@@ -254,13 +254,19 @@ def test_the_end_of_a_prompt_is_an_answer_to_come(style: str) -> None:
     assert "an empty answer that is finished looks like one that is to come" == loss.detail
 
 
-@pytest.mark.parametrize("begun", ["<think", "<think>\nSix"])
-def test_a_thought_that_goes_on_is_unfinished_and_over_in_a_prompt(begun: str) -> None:
-    parsed = FORMAT.parse(f"User: q\n\nAssistant: {begun}")
-    assert ("thinking", True) == (parsed.items[-1].kind, parsed.items[-1].open) or "Six" in begun
-    if parsed.items[-1].open:
-        [loss] = FORMAT.prompt(parsed).losses
-        assert "an unfinished thinking is over here: the model begins behind it" == loss.detail
+def test_a_thought_that_is_opened_is_opened_again() -> None:
+    """The word that asks for it is not said twice, and one that is not there is added."""
+    for asked, again in (("q think a bit", "q think a bit"), ("q", "q think")):
+        prompt = FORMAT.prompt(FORMAT.parse(f"User: {asked}\n\nAssistant: <think"))
+        assert (f"User: {again}\n\nAssistant: <think", []) == (prompt.text, prompt.losses)
+        assert [] == [event for event in prompt.parser().feed(">") if event.raw.strip("> ")]
+
+
+def test_a_thought_that_goes_on_is_over_in_a_prompt() -> None:
+    parsed = ts.parse("<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\nSix", "qwen3")
+    assert ("thinking", True) == (parsed.items[-1].kind, parsed.items[-1].open)
+    [loss] = FORMAT.prompt(parsed).losses
+    assert "an unfinished thinking is over here: the model begins behind it" == loss.detail
 
 
 def test_thinking_has_the_form_that_the_document_shows() -> None:

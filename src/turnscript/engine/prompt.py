@@ -9,17 +9,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from turnscript.core.conversation import (
     Assistant,
     Conversation,
     Item,
     Request,
     Response,
+    Text,
     Thinking,
     Tool,
     ToolCall,
     ToolChoice,
     ToolsChange,
+    User,
+    single_text,
 )
 from turnscript.core.errors import Unsupported
 from turnscript.core.json_spelling import Spelling, respelled, respelled_items, shown, shown_items
@@ -504,6 +509,12 @@ def begin_prompt(
     request = shown(request, composer.layout.escape.forges, composer.layout.spelling)
     composer.out.losses += unflagged(document, request)
     thinks = asks_to_think(request, thinking)
+    if (
+        thinking is not False
+        and _opens_thought(request)
+        and document.generation.thinking_kind in composer.layout.places
+    ):
+        request, thinks = _asking_again(document, request), True
     if thinks and document.generation.thinking_kind not in composer.layout.places:
         if thinking:
             raise Unsupported("thinking", "a format that has no place for thoughts")
@@ -518,6 +529,29 @@ def begin_prompt(
     if asked:
         composer.out.losses[:0] = _of_written(asked, composer, request.items)
     return Prompt(composer, request, thinks, offered, spelling=spelling)
+
+
+def _opens_thought(request: Request) -> bool:
+    """Return whether the last item is a thought that is opened and says nothing: a prompt's end, as it is read."""
+    last = request.items[-1] if request.items else None
+    if not isinstance(last, Thinking) or not last.open or last.of != "reason":
+        return False
+    more = last.summary or last.signature or last.redacted or last.encrypted or last.extra
+    return not more and (not last.content or single_text(last.content) == "")
+
+
+def _asking_again(document: Document, request: Request) -> Request:
+    """Return the request of a prompt that opens a thought: without that, and with an effort in place of the word for it
+    at the end of its last text, which is written again."""
+    items, settings = request.items[:-1], request.settings
+    last = items[-1] if items else None
+    said = (single_text(last.content) or "") if isinstance(last, User) else ""
+    hints = document.generation.hints
+    effort = max((one for one in hints if said.endswith(hints[one])), key=lambda one: len(hints[one]), default=None)
+    if effort is not None and isinstance(last, User):
+        items[-1] = replace(last, content=[Text(text=said.removesuffix(hints[effort]))])
+        settings = replace(settings, effort=effort)
+    return replace(request, conversation=replace(request.conversation, items=items), settings=settings)
 
 
 def _of_written(losses: list[Loss], composer: Composer, items: Sequence[Item]) -> list[Loss]:

@@ -16,9 +16,20 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.core.conversation import Dropped, Hints, Item, Request, System, Text, Thinking, Tool, ToolCall
+from turnscript.core.conversation import (
+    Assistant,
+    Dropped,
+    Hints,
+    Item,
+    Request,
+    System,
+    Text,
+    Thinking,
+    Tool,
+    ToolCall,
+)
 from turnscript.core.errors import InvalidTranscript
-from turnscript.core.events import Event, PartDelta, PartEnd, PartStart
+from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from turnscript.core.json_text import json_of
 from turnscript.core.losses import Loss
 from turnscript.engine.attributes import SPOKEN
@@ -68,6 +79,7 @@ def read_turns(document: Document, text: str, found: Findings | None = None) -> 
             reader.read(cut, request, first=index == 0)
         except InvalidTranscript as error:
             reader.lines.keep(error)
+    reader.lose_blank(*reader.behind)
     correlate(request.items, document, {tool.name or "" for tool in request.tools})
     request.unread = reader.unread
     _note_unasked(document, request)
@@ -123,6 +135,7 @@ class _Reader:
         self._before: Turn | None = None
         self._last: Item | None = None
         self._stays_open = False
+        self.behind: tuple[int, str] = 0, ""  # white space at the end of all
         self._unsaid = False  # whether the first system turn had no text of its own
         place = document.tools_place
         self._apart = place.open.strip() if place is not None and place.apart else ""
@@ -273,9 +286,15 @@ class _Reader:
             flattened = self.document.flattened
             found = _labels(self.document).search(text, max(start - 1, 0) if flattened else start, end)
             stop = found.start() if found else end
-            content = text[start:stop].rstrip() if found is None and flattened else text[start:stop]
-            begun = self._begun(turn, content.strip()) if found is None and flattened else None
-            return Cut(turn, content if begun is None else begun, start, attributes, open=begun is not None), stop
+            if found is not None or not flattened:
+                return Cut(turn, text[start:stop], start, attributes, open=False), stop
+            content = text[start:stop].rstrip()
+            begun = self._begun(turn, content.strip())
+            if begun is not None:
+                return Cut(turn, begun, start, attributes, open=True), stop
+            space = text[start + len(content) : stop].removeprefix("" if content else turn.lead)
+            self.behind = stop - len(space), space.rstrip("\r\n")  # a file ends with the end of its line
+            return Cut(turn, content, start, attributes, open=False), stop
         core = turn.close.strip()
         stop, behind = self._closing(turn.open.strip(), core, start, end, after)
         # A tight closing may stand right behind the opening, which has taken the newline before it.
@@ -349,6 +368,8 @@ class _Reader:
             else:
                 items[0].hints = items[0].hints or Hints()
                 items[0].hints.envelope = {**items[0].hints.envelope, path: json_of(value)}
+        if cut.open and isinstance(items[-1], Thinking) and not self._stays_open:
+            items.append(Assistant(content=[Text(text="")], at=items[-1].at))  # a thought is over, its answer to come
         items[-1].open = cut.open or (cut.last and self._stays_open)
         request.items.extend(items)
         self._before, self._last = cut.turn, items[-1]
@@ -380,7 +401,29 @@ class _Reader:
             if isinstance(issue, Dropped) and not faults:
                 at = start + issue.end - len(text[issue.start : issue.end].lstrip())
                 self._lose(at, Loss(f"line {self.lines.at(at)[0]}", "dropped", issue.detail))
+        if self.document.flattened and not faults and not parser.issues:
+            self._lose_space(events, start)
         return list(self._parts(events, parser.unread, start, looks_for_marks=not faults))
+
+    def _lose_space(self, events: list[Event], start: int) -> None:
+        """Report white space around the segments of a turn that the format does not write there: no item holds it."""
+        joints = {**self.document.joints, **self.document.also_joined}
+        at, before = start, ""
+        for event in events:
+            space = _BLANK.match(event.raw)[0]  # type: ignore[index]
+            if isinstance(event, PartStart):
+                self.lose_blank(at, space.removeprefix(joints.get((before, event.part.kind), "")))
+                before = event.part.kind
+            elif isinstance(event, MessageEnd):
+                self.lose_blank(at, space)
+            at += len(event.raw)
+
+    def lose_blank(self, position: int, space: str) -> None:
+        """Report white space that no item holds."""
+        if space:
+            line, column = self.lines.at(position)
+            detail = f"white space around a text is not of it here ({space[:20]!r})"
+            self._lose(position, Loss(f"line {line}, column {column}", "dropped", detail))
 
     def _parts(
         self, events: list[Event], unread: list[tuple[Item, Loss]], start: int, looks_for_marks: bool
@@ -464,6 +507,9 @@ class _Reader:
         """Read the tool list; gives the text before it, and the text behind it if there is any."""
         inner = text[found.end() :]
         rest: str | None = None
+        if self.document.flattened:
+            lines = found[0].count("\n") - f"{place.joint if found.start() else ''}{place.open}".count("\n")
+            self.lose_blank(start + found.start(), "\n" * lines)
         if place.close:
             inner = self._closed(start + found.end(), place, inner)
         elif place.continued:
