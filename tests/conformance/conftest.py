@@ -1,8 +1,11 @@
 """Owns the parameters of the laws: they come from the registry, so a new format or API is under all of them at once.
 
+A law that is about thoughts, calls or results says so (`about`), and is held on the formats that have a place for them,
+as their tables say (`Format.features`). All other laws are held on all formats.
+
 One more format stands under them: a file that turns on what the engine's table knows and no registered format has on.
-Two more, whose turns have marks of fewer kinds, divide the laws: what models write is read in the one, documents in the
-other. Laws of growth are held on neither.
+Others are under no law of growth: one that knows neither thoughts nor tools, and two, whose turns have marks of fewer
+kinds, that divide the laws: what models write is read in the one, documents in the other.
 """
 
 import re
@@ -25,8 +28,10 @@ def formats(law: pytest.Metafunc) -> list[str]:
     module = law.module.__name__.rpartition(".")[2]
     files = ["switches.toml"]
     if not GROWTH.search(law.function.__name__):
-        files += [name for name, modules in DIVIDED.items() if module in modules]
-    return [*ts.formats(), *(str(FOLDER / name) for name in files)]
+        files += ["plain.toml", *(name for name, modules in DIVIDED.items() if module in modules)]
+    names = [*ts.formats(), *(str(FOLDER / name) for name in files)]
+    wanted = [feature for mark in law.definition.iter_markers("about") for feature in mark.args]
+    return [name for name in names if all(getattr(ts.get_format(name).features, one) for one in wanted)]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

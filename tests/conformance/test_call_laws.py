@@ -103,6 +103,7 @@ def test_a_call_that_breaks_off_reads_the_same_in_any_pieces(format_name: str, c
             assert whole == check_events(events_of(format_, pieces), answer), answer
 
 
+@pytest.mark.about("calls")
 def test_a_second_call_that_is_cut_changes_nothing_of_the_first(format_name: str) -> None:
     """F4: what is told of a call is over with the call, and every API can tell an answer that goes on."""
     format_ = ts.get_format(format_name)
@@ -116,6 +117,7 @@ def test_a_second_call_that_is_cut_changes_nothing_of_the_first(format_name: str
             renderer.close()
 
 
+@pytest.mark.about("calls")
 def test_nothing_is_said_that_stands_behind_the_end_of_a_broken_call(format_name: str) -> None:
     """F5: another's turn ends the answer wherever a call stops to be one, outside of its strings."""
     format_ = ts.get_format(format_name)
@@ -143,6 +145,7 @@ def held(parser: TurnParser, written: str) -> int:
     return max(waits)
 
 
+@pytest.mark.about("calls")
 def test_case_40_long_and_deep_calls_are_read_and_little_is_held_back(format_name: str) -> None:
     """Of the hard cases: a long string, many parameters, many calls, and JSON deeper than Python reads."""
     format_ = ts.get_format(format_name)
@@ -159,6 +162,7 @@ def test_case_40_long_and_deep_calls_are_read_and_little_is_held_back(format_nam
 TWICE = '{"at": 1, "city": "Oslo", "at": 2, "\\u0061t": 3}'
 
 
+@pytest.mark.about("calls")
 def test_a_value_of_a_key_that_comes_twice_is_kept_or_a_loss_of_its_own(format_name: str) -> None:
     """How JSON is spelled is no value: whoever looks for lost values must not have to guess."""
     format_ = ts.get_format(format_name)

@@ -46,6 +46,7 @@ def test_an_answer_ends_with_each_of_the_formats_stops_and_not_before(format_nam
         assert ended_at(prompt, written[: -len(stop.strip())]) is None
 
 
+@pytest.mark.about("calls")
 def test_a_turn_of_calls_ends_with_its_closing_or_its_stop_and_not_before(format_name: str) -> None:
     """A stop may be the closing of the calls, which a backend that keeps stops in the text writes too."""
     format_ = ts.get_format(format_name)
@@ -87,6 +88,7 @@ def test_an_answer_that_goes_on_has_not_ended(format_name: str) -> None:
 
 def closes_calls(format_name: str, stop: str) -> bool:
     """Whether a stop is what calls are closed with: behind words it is text."""
-    segment = ts.get_format(format_name).document.segment("tool_call")
-    closings = [segment.close, segment.group.close if segment.group else ""]
+    turns = ts.get_format(format_name).document.turns
+    calls = [segment for turn in turns for segment in turn.segments if segment.kind == "tool_call"]
+    closings = [closing for one in calls for closing in (one.close, one.group.close if one.group else "")]
     return stop.strip() in [closing.strip() for closing in closings]

@@ -58,6 +58,7 @@ def told(response: ts.Response) -> tuple[str, list[list[str]]]:
     return "".join(part.text for text in texts for part in text if isinstance(part, ts.Text)), calls
 
 
+@pytest.mark.about("calls")
 @pytest.mark.parametrize("case", LOOSE, ids=[f"{one['family']}: {one['source']}" for one in LOOSE])
 def test_a_habit_is_understood_in_any_pieces(format_name: str, case: dict[str, Any]) -> None:
     format_ = ts.get_format(format_name)
@@ -96,6 +97,7 @@ def test_a_habit_of_one_format_is_understood_in_any_pieces(case: dict[str, Any])
 
 
 @pytest.mark.deep
+@pytest.mark.about("calls")
 @pytest.mark.parametrize("goes_on", ["", "\nThat is all."])
 def test_long_and_many_loose_calls_take_linear_time(format_name: str, goes_on: str) -> None:
     """One argument of up to a megabyte, and thousands of calls; told at the end of all, or text.

@@ -248,6 +248,7 @@ def is_one_turn(format_: Format, items: list[ts.Item]) -> bool:
     return all(pair in joints for pair in itertools.pairwise(kinds)) and not items[-1].open
 
 
+@pytest.mark.about("calls")
 @pytest.mark.parametrize("mode", ["named", "required"])
 def test_a_prompt_that_forces_a_call_is_a_call_that_has_begun(format_name: str, mode: str) -> None:
     """The prompt is the document up to where the model decides; its parser reads the rest as the whole call."""
@@ -359,7 +360,8 @@ def test_a_parser_is_not_copied(format_name: str, copied: Callable[[object], obj
 @given(request=conversations.plain_requests(), thinking=st.booleans())
 def test_a_prompt_may_be_answered_whatever_it_says(format_name: str, request: ts.Request, thinking: bool) -> None:
     """A parser is made for any prompt, and its text continues the document."""
-    prompt = ts.get_format(format_name).prompt(request, thinking=thinking)
+    format_ = ts.get_format(format_name)
+    prompt = format_.prompt(request, thinking=thinking and format_.features.thinking)
     parser = prompt.parser()
     events = [*parser.feed("ok"), *parser.close()]
     assert "ok" == raw_text(events)
@@ -393,12 +395,13 @@ def test_a_stop_string_that_may_begin_inside_an_escape_leaves_the_escape_whole(f
                 assert whole == check_events(events_of(format_, request, list(written)), written)
 
 
-SHAPES: dict[str, Callable[[Format, int], str]] = {
-    "text": lambda _, n: "word " * n,
-    "near misses": lambda _, n: "< a </ b <|im <<US \n" * (n // 4),
-    "blank lines": lambda _, n: "\n" * (n * 2),
-    "backslashes": lambda _, n: "<" + "\\" * n,
-    "thinking": lambda f, n: opening_of(f, "thinking") + "hm \n" * n,
+SHAPES: dict[str, Callable[[int], str]] = {
+    "text": lambda n: "word " * n,
+    "near misses": lambda n: "< a </ b <|im <<US \n" * (n // 4),
+    "blank lines": lambda n: "\n" * (n * 2),
+    "backslashes": lambda n: "<" + "\\" * n,
+}
+CALLED: dict[str, Callable[[Format, int], str]] = {
     "one argument": lambda f, n: calls_text(f, 1, "x" * (n * 4)),
     "many parameters": lambda f, n: calls_text(f, 1, '", "'.join(f'x", "key{at}": "y' for at in range(n // 8))),
     "many calls": lambda f, n: calls_text(f, n // 32, "x"),
@@ -421,15 +424,30 @@ def calls_text(format_: Format, count: int, city: str) -> str:
     return str(format_.render(whole).value)[len(before) :]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_streaming_is_linear(format_name: str, shape: str) -> None:
+def check_linear(format_name: str, written: Callable[[Format, int], str]) -> None:
     """F7: four times the text takes less than ten times as long, in pieces of three characters."""
     format_ = ts.get_format(format_name)
     request = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")])], tools=[WEATHER]))
 
     def parsing(size: int) -> Callable[[], object]:
-        written = SHAPES[shape](format_, size)
-        pieces = [written[at : at + 3] for at in range(0, len(written), 3)]
+        text = written(format_, size)
+        pieces = [text[at : at + 3] for at in range(0, len(text), 3)]
         return lambda: events_of(format_, request, pieces)
 
     assert_grows_below(10, parsing, 1_000, 4_000, least=0.005)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_streaming_is_linear(format_name: str, shape: str) -> None:
+    check_linear(format_name, lambda _, size: SHAPES[shape](size))
+
+
+@pytest.mark.about("thinking")
+def test_streaming_of_thoughts_is_linear(format_name: str) -> None:
+    check_linear(format_name, lambda format_, size: opening_of(format_, "thinking") + "hm \n" * size)
+
+
+@pytest.mark.about("calls")
+@pytest.mark.parametrize("shape", CALLED)
+def test_streaming_of_calls_is_linear(format_name: str, shape: str) -> None:
+    check_linear(format_name, CALLED[shape])

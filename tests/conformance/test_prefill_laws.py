@@ -27,7 +27,6 @@ TAILS = [
     "a",
 ]
 GENERATED = ['{"a": 1}', "b>7</b>", "x", "1\n2", "\\x", "字👍", "7 <"]
-KINDS = ["assistant", "thinking"]
 TOOL = ts.Tool(name="f")
 
 
@@ -37,9 +36,9 @@ def read(parser: TurnParser, pieces: list[str]) -> list[str]:
     assert "".join(pieces) == raw_text(events)
     deltas = "".join(event.text for event in events if isinstance(event, PartDelta))
     items = [item for item in ts.fold(events).items if isinstance(item, ts.Assistant | ts.Thinking)]
-    texts = [part.text for item in items for part in item.content if isinstance(part, ts.Text)]
-    assert deltas == "".join(texts)
-    return texts
+    said = [part.text for item in items for part in item.content if isinstance(part, ts.Text)]
+    assert deltas == "".join(said)
+    return said
 
 
 def asked(tail: str) -> ts.Request:
@@ -54,6 +53,11 @@ def begun(format_: Format, kind: str) -> tuple[Place, str]:
     return place, f"{place.open}{place.head_end}"
 
 
+def texts(format_: Format) -> list[tuple[Place, str]]:
+    """An answer, and a thought where the format has any, that stand open, with what opens each."""
+    return [begun(format_, kind) for kind in ("assistant", *["thinking"][: format_.features.thinking])]
+
+
 @pytest.mark.parametrize("tail", TAILS)
 def test_an_answer_is_what_was_generated_after_any_prefill(format_name: str, tail: str) -> None:
     """No end of the client's own text comes back in the answer, though it may begin a literal."""
@@ -63,12 +67,11 @@ def test_an_answer_is_what_was_generated_after_any_prefill(format_name: str, tai
         assert [generated] == read(prompt.parser(), list(generated))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_half_a_literal_in_a_prefill_is_not_of_the_answer(format_name: str, kind: str) -> None:
+def test_half_a_literal_in_a_prefill_is_not_of_the_answer(format_name: str) -> None:
     """However much of a literal the prompt ends in, what makes it none is all that was generated."""
     format_ = ts.get_format(format_name)
-    opening = begun(format_, kind)[1]
-    for literal in filter(str.strip, document_literals(format_.seen)):
+    literals = [literal for literal in document_literals(format_.seen) if literal.strip()]
+    for (_, opening), literal in itertools.product(texts(format_), literals):
         for end in range(1, len(literal)):
             prefill = f"{opening}I see{literal[:end]}"
             if format_.protects(literal[:end]):
@@ -77,12 +80,11 @@ def test_half_a_literal_in_a_prefill_is_not_of_the_answer(format_name: str, kind
                 assert ["7!"] == read(format_.parser([], prefill=prefill), pieces), prefill
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_escape_across_the_end_of_a_prefill_is_removed_once(format_name: str, kind: str) -> None:
+def test_an_escape_across_the_end_of_a_prefill_is_removed_once(format_name: str) -> None:
     """The backslash of an escaped tag is taken from the part in which it stands, and from no other."""
     format_ = ts.get_format(format_name)
-    place, opening = begun(format_, kind)
-    for literal in filter(str.strip, document_literals(format_.seen)):
+    literals = [literal for literal in document_literals(format_.seen) if literal.strip()]
+    for (place, opening), literal in itertools.product(texts(format_), literals):
         escaped = place.escape.apply(f"\\{literal.strip()}!")
         if escaped.count("\\") != 2:
             continue
@@ -94,17 +96,16 @@ def test_an_escape_across_the_end_of_a_prefill_is_removed_once(format_name: str,
                 assert [rest] == read(format_.parser([], prefill=prefill), pieces), prefill
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_begins_as_a_call_in_a_prefill_and_is_none_comes_back_without_it(format_name: str, kind: str) -> None:
+@pytest.mark.about("calls")
+def test_what_begins_as_a_call_in_a_prefill_and_is_none_comes_back_without_it(format_name: str) -> None:
     """A call that began in the prompt and is none after all is text from where the model went on."""
     format_ = ts.get_format(format_name)
-    opening = begun(format_, kind)[1]
     call = layout_of(format_.document).places["tool_call"].open.strip()
-    for end, rest in itertools.product(range(1, len(call)), ('{"nam', "7!")):
+    for (_, opening), end, rest in itertools.product(texts(format_), range(1, len(call)), ('{"nam', "7!")):
         generated = call[end:] + rest
         for pieces in ([generated], list(generated)):
-            texts = read(format_.parser([TOOL], prefill=f"{opening}a {call[:end]}"), pieces)
-            assert generated == "".join(texts), call[:end]
+            said = read(format_.parser([TOOL], prefill=f"{opening}a {call[:end]}"), pieces)
+            assert generated == "".join(said), call[:end]
 
 
 @pytest.mark.parametrize(
@@ -134,6 +135,7 @@ def test_a_stop_of_the_clients_ends_only_what_was_generated(
         assert generated == answer.raw
 
 
+@pytest.mark.about("thinking")
 def test_a_stop_of_the_clients_may_stand_in_what_opens_a_thought(format_name: str) -> None:
     """The prompt has written it, or a part of it."""
     format_ = ts.get_format(format_name)

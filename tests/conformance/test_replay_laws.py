@@ -107,6 +107,7 @@ def texts_of(format_: Format) -> list[str]:
     return [first, f"{lead}It is clear.{opening.close}", f"{lead}Par", f"{lead}Bye."]
 
 
+@pytest.mark.about("calls", "results")
 @pytest.mark.parametrize("thinking", [False, True])
 def test_a_session_only_grows_whether_it_is_extended_or_replayed(format_name: str, thinking: bool) -> None:
     """Each prompt begins with the one before and what was generated for it, and rendering from the start agrees."""
@@ -132,6 +133,7 @@ def test_a_session_only_grows_whether_it_is_extended_or_replayed(format_name: st
         items += answer.items
 
 
+@pytest.mark.about("calls")
 def test_without_replay_the_same_session_does_not_only_grow(format_name: str) -> None:
     """The witness that replay makes it grow: written anew, a call has lost its spelling, or where its turn ended."""
     format_ = ts.get_format(format_name)
@@ -164,6 +166,7 @@ def test_a_prefill_and_what_follows_it_are_replayed_as_one_text(format_name: str
     assert "A) <b>" in [span.text for span in again.spans if span.trainable]
 
 
+@pytest.mark.about("results")
 def test_a_turn_that_stands_behind_another_kind_is_rendered_anew(format_name: str) -> None:
     """What a prompt opened behind a user's text would be wrong behind a tool's answer, and is not written there."""
     format_ = ts.get_format(format_name)
@@ -179,6 +182,7 @@ def test_a_turn_that_stands_behind_another_kind_is_rendered_anew(format_name: st
     assert () == format_.prompt(request(items), replays=[(3, 4, turn)]).replayed
 
 
+@pytest.mark.about("calls")
 def test_a_closing_with_other_white_space_before_it_is_not_written_twice(format_name: str) -> None:
     """Models write `}</tool_call>` where the format has a line end between the two."""
     format_ = ts.get_format(format_name)
@@ -201,6 +205,7 @@ def test_a_closing_with_other_white_space_before_it_is_not_written_twice(format_
         assert longer is None or longer.text == again.text
 
 
+@pytest.mark.about("calls")
 def test_what_follows_a_turn_that_the_model_has_ended_stands_in_a_turn_of_its_own(format_name: str) -> None:
     """Even where it would have gone on in the same turn, as results do in some formats."""
     format_ = ts.get_format(format_name)
@@ -239,6 +244,7 @@ def test_half_a_closing_at_the_end_of_an_answer_is_its_text_in_the_next_prompt_t
 BROKEN = ["unclosed", "after", "stop", "thought"]
 
 
+@pytest.mark.about("calls")
 @pytest.mark.parametrize("how", BROKEN)
 def test_what_extend_cannot_do_is_replayed_as_far_as_the_client_saw_it(format_name: str, how: str) -> None:
     """A call that was cut off stays as it is; what follows the end of the turn, or the client's own stop, is not said

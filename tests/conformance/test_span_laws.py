@@ -113,6 +113,7 @@ def test_both_ways_agree_whatever_an_api_may_send(asked: ts.Request, view: str) 
         assert written(format_, asked, view) == written(format_, the_long_way(asked, lambda at: True), view)
 
 
+@pytest.mark.about("thinking")
 def test_the_end_of_an_answer_of_which_nothing_is_written_is_its_own(format_name: str) -> None:
     """F8: also where it goes on in the turn of a thought, and nothing stands between the two."""
     format_ = ts.get_format(format_name)
@@ -243,6 +244,7 @@ def test_a_prompt_can_be_extended_twice(format_name: str) -> None:
             assert (name, first.spans, first.losses, first.stops) == (name, second.spans, second.losses, second.stops)
 
 
+@pytest.mark.about("calls", "results")
 def test_an_extended_prompt_that_forces_a_call_gives_it_an_id_of_its_own(format_name: str) -> None:
     """F9: in a format that shows ids, the call that it opens is counted from the first one of the session."""
     format_ = ts.get_format(format_name)

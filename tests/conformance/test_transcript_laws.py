@@ -263,6 +263,6 @@ def test_a_prompt_that_is_read_asks_for_the_same(name: str, thinking: bool) -> N
     """What it opens for the model, a thought or an answer, is opened again, and what asks for it is not said twice."""
     format_ = ts.get_format(name)
     for request in (SPOKEN, ts.Request(conversation=ts.Conversation(items=[*BEGUN]))):
-        prompt = format_.prompt(request, thinking=thinking)
+        prompt = format_.prompt(request, thinking=thinking and format_.features.thinking)
         again = format_.prompt(format_.parse(prompt.text))
         assert (prompt.text, prompt.prefill, []) == (again.text, again.prefill, again.losses)

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from turnscript.core.conversation import Item, Tool, ToolCall
 from turnscript.core.json_text import Json
@@ -285,6 +285,7 @@ class Flags(Struct, frozen=True):
 class Generation(Struct, frozen=True):
     """How a prompt ends so that the model goes on, and the strings that end what it writes.
 
+    `stops_with_tools`: those strings where tools are offered; the same ones unless it says otherwise.
     `kind` and `thinking_kind`: the segment that is opened. `thinking_prefill`: what is written of a thought's opening,
     where that is not all of it, and `answer_prefill` of an answer's. `prefill`: what is written of an answer without a
     thought, where that is something.
@@ -293,7 +294,7 @@ class Generation(Struct, frozen=True):
     """
 
     stops: tuple[str, ...]
-    stops_with_tools: tuple[str, ...]
+    stops_with_tools: tuple[str, ...] = ()
     kind: str = "assistant"
     thinking_kind: str = "thinking"
     thinking_prefill: str | None = None
@@ -302,6 +303,10 @@ class Generation(Struct, frozen=True):
     stops_of_call: tuple[str, ...] = ()
     stripped: bool = False
     answer_prefill: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.stops_with_tools:
+            force_setattr(self, "stops_with_tools", self.stops)
 
 
 class Document(Struct, frozen=True):

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from turnscript.core.clues import Clue
-from turnscript.core.conversation import Item, Request, Tool, ToolChoice
+from turnscript.core.conversation import Item, Request, Thinking, Tool, ToolCall, ToolChoice, ToolResult
 from turnscript.core.errors import InvalidRequest, LossyConversion, UnknownName, Unsupported
 from turnscript.core.json_spelling import note_laid_out, respelled, shown
 from turnscript.core.json_text import Json
@@ -23,6 +23,7 @@ from turnscript.core.losses import Loss
 from turnscript.core.payloads import Rendered
 from turnscript.core.source_paths import in_source_words, unnamed
 from turnscript.core.validation import MISTAKES, check_words, refuse_mistakes
+from turnscript.engine.attributes import SPOKEN
 from turnscript.engine.constraint import Constraint, Demand, calls_demanded, told
 from turnscript.engine.escape import AUTO, POLICIES
 from turnscript.engine.files import (
@@ -59,6 +60,23 @@ VIEWS = ("archive", "prompt")
 
 _AROUND = "\ufeff \t\r\n"
 """These characters may stand around a transcript, and are no part of it."""
+
+
+class Features(Struct, frozen=True):
+    """What a format has a place for. What it has none for is a loss.
+
+    `parallel_calls`: several calls in one turn of the model. `results`: answers of tools. `names`: of speakers.
+    `files`: documents that are files. `holes`: texts with a hole for the model to fill.
+    """
+
+    thinking: bool
+    tools: bool
+    calls: bool
+    parallel_calls: bool
+    results: bool
+    names: bool
+    files: bool
+    holes: bool
 
 
 class Format(Struct, frozen=True):
@@ -101,6 +119,27 @@ class Format(Struct, frozen=True):
     def begun_with(self, start: str) -> Format:
         """The same format as a model sees it, with another string before a document."""
         return self.with_ends(start, self.seen.end)
+
+    @property
+    def features(self) -> Features:
+        """Return what the format has a place for, as its table says; in a template, what its table reads."""
+        document, places = self.document, layout_of(self.document).places
+        attributes = [one.path for turn in document.turns for one in turn.attributes]
+        attributes += [
+            one.path for place in places.values() if place.kind in SPOKEN for one in place.segment.attributes
+        ]
+        call, pair = places.get(ToolCall.kind), (ToolCall.kind, ToolCall.kind)
+        orders = document.files.orders if document.files is not None else ()
+        return Features(
+            thinking=bool(layout_of(document).thoughts) or Thinking.kind in places,
+            tools=document.tools is not None or document.tools_place is not None,
+            calls=call is not None,
+            parallel_calls=call is not None and (call.turn.several or not call.turn.speaks or pair in document.joints),
+            results=ToolResult.kind in places,
+            names="name" in attributes,
+            files=document.files is not None and bool(document.files.separator),
+            holes=bool(orders),
+        )
 
     @property
     def seen(self) -> Document:

@@ -14,7 +14,7 @@ from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields
 
 from turnscript.engine.escape import Escape, Rule
-from turnscript.engine.table import Body, Document, Generation, Segment, ToolsBody
+from turnscript.engine.table import Body, Document, Segment, ToolsBody
 from turnscript.formats.format import Format
 
 REQUIRED: Any = NODEFAULT
@@ -36,7 +36,7 @@ _IMPLIED: Mapping[type[Struct], frozenset[str]] = {
     Format: frozenset({"document", "history", "prepend_tokens", "presets", "template", "variants", "words"}),
 }
 # Keys that the engine wants and a file may leave out; what they are then, `struct` knows.
-_OPTIONAL = {(Generation, "stops_with_tools"), (Format, "title")}
+_OPTIONAL = {(Format, "title")}
 
 
 class Key(Struct, frozen=True):
