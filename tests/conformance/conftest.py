@@ -4,12 +4,13 @@ A law that is about thoughts, calls or results says so (`about`), and is held on
 as their tables say (`Format.features`). All other laws are held on all formats.
 
 One more format stands under them: a file that turns on what the engine's table knows and no registered format has on.
-Others are under no law of growth: one that knows neither thoughts nor tools, and two, whose turns have marks of fewer
-kinds, that divide the laws: what models write is read in the one, documents in the other.
+Others are under no law of growth, and in long runs only: one that knows neither thoughts nor tools, and two whose turns
+have marks of fewer kinds, which divide the laws: what models write is read in the one, documents in the other.
 """
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,15 +24,19 @@ DIVIDED = {
 GROWTH = re.compile("linear|in_proportion|long_and_deep")
 
 
-def formats(law: pytest.Metafunc) -> list[str]:
+def formats(law: pytest.Metafunc) -> list[Any]:
     """The formats that a law is held on."""
     module = law.module.__name__.rpartition(".")[2]
-    files = ["switches.toml"]
+    held = [pytest.param(name, id=name) for name in ts.formats()]
+    files = {"switches.toml": False}  # whether only a long run has it
     if not GROWTH.search(law.function.__name__):
-        files += ["plain.toml", *(name for name, modules in DIVIDED.items() if module in modules)]
-    names = [*ts.formats(), *(str(FOLDER / name) for name in files)]
+        files |= dict.fromkeys(["plain.toml", *(name for name, modules in DIVIDED.items() if module in modules)], True)
+    held += [
+        pytest.param(str(FOLDER / name), id=Path(name).stem, marks=[pytest.mark.deep] if deep else [])
+        for name, deep in files.items()
+    ]
     wanted = [feature for mark in law.definition.iter_markers("about") for feature in mark.args]
-    return [name for name in names if all(getattr(ts.get_format(name).features, one) for one in wanted)]
+    return [one for one in held if all(getattr(ts.get_format(str(one.values[0])).features, each) for each in wanted)]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -42,4 +47,4 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         ("other_name", ts.apis()),
     ):
         if argument in metafunc.fixturenames:
-            metafunc.parametrize(argument, names, ids=[Path(name).stem for name in names])
+            metafunc.parametrize(argument, names)
