@@ -13,7 +13,7 @@ import msgspec
 
 from turnscript.core.error_kinds import Fault, Kind, fault_of
 from turnscript.core.errors import TurnscriptError, UpstreamError
-from turnscript.core.json_text import Json, excerpt, plain, read_object
+from turnscript.core.json_text import Json, excerpt, is_json, plain, read_object, text_of
 from turnscript.core.sse import frame
 
 _INVALID = "invalid_request_error"
@@ -95,7 +95,7 @@ def upstream_error(value: Json, whole: Json | str) -> UpstreamError:
     """The `error` member of a body or chunk as an error. `whole`: all of that body."""
     said = bytes(whole).decode("utf-8", "replace") if isinstance(whole, Json) else whole
     message, status, word = excerpt(value, 200), None, ""
-    if bytes(value)[:1] == b'"':
+    if bytes(value)[:1] == b'"' and is_json(text_of(value)):  # what a server names an error may be no JSON
         message = str(plain(value))
     elif bytes(value)[:1] == b"{":
         members = read_object(value)
