@@ -12,14 +12,16 @@ from turnscript.core.losses import Loss
 
 FAULT = "fault"
 UNESCAPED = "unescaped"
+WARNING = "warning"
 _PLACE = re.compile(r"line (\d+)(?:, column (\d+))?\.?")
 
 
 class Finding(Struct, frozen=True, order=True):
     """A finding says what is wrong with a transcript at a line and column, both from 1.
 
-    `kind`: FAULT for what a reader refuses, UNESCAPED for a mark of the format in a text; else what happens to what
-    stands there, as of a loss. `expected`: a short phrase, empty where it does not apply.
+    `kind`: FAULT for what a reader refuses, UNESCAPED for a mark of the format in a text, WARNING for what is hardly
+    meant as it is read; else what happens to what stands there, as of a loss. `expected`: a short phrase, empty where
+    it does not apply.
     """
 
     line: int

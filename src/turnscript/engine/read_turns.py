@@ -37,8 +37,9 @@ from turnscript.engine.correlate import correlate
 from turnscript.engine.escape import Escape
 from turnscript.engine.jsonscan import value_end, values_end
 from turnscript.engine.layout import layout_of
-from turnscript.engine.lines import UNESCAPED, Finding, Findings, Lines
+from turnscript.engine.lines import UNESCAPED, WARNING, Finding, Findings, Lines
 from turnscript.engine.names import lines_before
+from turnscript.engine.nearly import opening_meant
 from turnscript.engine.parse import Malformed, TurnParser
 from turnscript.engine.states import named_call, states_of
 from turnscript.engine.system import ALONE, BEFORE, UNASKED
@@ -48,6 +49,8 @@ TIGHT = "tight"
 """The hint of a document whose turns have no white space before their closings, though the format writes it."""
 _BLANK = re.compile(r"\s*")
 _WORD = re.compile(r"\S+")
+_SHOWN = 80
+"""So many characters of what begins no turn are compared with what does."""
 _NO_ESCAPE = Escape()  # what was parsed has none any more
 
 
@@ -238,6 +241,8 @@ class _Reader:
         ends = (one for one in (self.document.end.strip(), self.document.start.strip()) if one)
         if mark := next((one for one in ends if self.text.startswith(one, position)), ""):
             message = f"{mark} stands between two documents, and a text holds one; give each a file of its own"
+        elif near := opening_meant(self.document, self.text[position : position + _SHOWN]):
+            message += f"; did you mean {near}?"
         self.lines.note(position, message, openings)
         anywhere = all(turn.close for turn in self.document.turns)
         pattern = _openings(self.document) if anywhere else _labels(self.document)
@@ -403,7 +408,9 @@ class _Reader:
                 self._lose(at, Loss(f"line {self.lines.at(at)[0]}", "dropped", issue.detail))
         if self.document.flattened and not faults and not parser.issues:
             self._lose_space(events, start)
-        return list(self._parts(events, parser.unread, start, looks_for_marks=not faults))
+        last = next((one for one in reversed(events) if isinstance(one, PartEnd)), None)
+        unclosed = last if parser.stays_open and turn.close and not (cut.open or faults) else None
+        return list(self._parts(events, parser.unread, start, unclosed, looks_for_marks=not faults))
 
     def _lose_space(self, events: list[Event], start: int) -> None:
         """Report white space around the segments of a turn that the format does not write there: no item holds it."""
@@ -426,9 +433,15 @@ class _Reader:
             self._lose(position, Loss(f"line {line}, column {column}", "dropped", detail))
 
     def _parts(
-        self, events: list[Event], unread: list[tuple[Item, Loss]], start: int, looks_for_marks: bool
+        self,
+        events: list[Event],
+        unread: list[tuple[Item, Loss]],
+        start: int,
+        unclosed: PartEnd | None,
+        looks_for_marks: bool,
     ) -> Iterator[Item]:
-        """Give what events told, read by the bodies of its kinds. `start`: where what was parsed stands."""
+        """Give what events told, read by the bodies of its kinds. `start`: where what was parsed stands. `unclosed`:
+        the end of what is open in a turn that is closed, which has taken all marks behind its opening for text."""
         at = opened = said = start  # what was told so far, the opening of what goes on, and its content
         for event in events:
             if isinstance(event, PartStart):
@@ -443,7 +456,9 @@ class _Reader:
                 yield event.part
             elif isinstance(event, PartEnd) and event.part is not None:
                 self._read_part(event.part, opened, said)
-                if looks_for_marks and self.layout.places[event.part.kind].body.plain:
+                if event is unclosed:
+                    self._note_unclosed(event.part, opened)
+                elif looks_for_marks and self.layout.places[event.part.kind].body.plain:
                     self._note_marks(event.part.kind, said, at)
                 yield event.part
             at += len(event.raw)
@@ -457,6 +472,15 @@ class _Reader:
         except InvalidTranscript as error:
             self.lines.keep(self.lines.within(said, error))
         self._unread_items += [(opened, loss) for loss in payload.unread]
+
+    def _note_unclosed(self, part: Item, opened: int) -> None:
+        """Keep what is not closed in a turn that is, where all is asked for."""
+        if self.lines.found is None:
+            return
+        opened_by = [one for turn in self.document.turns for one in turn.segments if one.kind == part.kind]
+        it = next((one for one in opened_by if one.of and one.of == getattr(part, "of", "")), opened_by[0])
+        message = f"{it.close.strip()} is missing: what {it.open.strip()} opened here goes on to the end of the turn"
+        self.lines.found.all.append(Finding(*self.lines.at(opened), WARNING, message))
 
     def _note_marks(self, kind: str, start: int, end: int) -> None:
         """Keep each mark of the format that stands in a text, where all is asked for."""

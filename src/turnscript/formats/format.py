@@ -25,6 +25,7 @@ from turnscript.core.source_paths import in_source_words, unnamed
 from turnscript.core.validation import MISTAKES, check_words, refuse_mistakes
 from turnscript.engine.attributes import SPOKEN
 from turnscript.engine.constraint import Constraint, Demand, calls_demanded, told
+from turnscript.engine.doubts import with_doubts
 from turnscript.engine.escape import AUTO, POLICIES
 from turnscript.engine.files import (
     Files,
@@ -252,10 +253,10 @@ class Format(Struct, frozen=True):
 
     def check(self, transcript: str) -> tuple[Request, Findings]:
         """Return what can be read of a transcript, and all that is wrong with it: what `parse` refuses, wherever that
-        is, what it does not keep as it stands, and marks of the format that stand in texts."""
+        is, what it does not keep as it stands, marks of the format that stand in texts, and what is hardly meant."""
         found = Findings()
         request = _laid_out(read_document(self.document, transcript, found))
-        return request, Findings(sorted(set(found.all)), found.tools)
+        return request, with_doubts(self.document, transcript, request, found)
 
     def marks_in(self, text: str) -> frozenset[str]:
         """Return the marks of this format that stand in a text."""
@@ -263,7 +264,7 @@ class Format(Struct, frozen=True):
 
     def marks_around(self, text: str, marks: frozenset[str]) -> frozenset[str]:
         """Return those marks that stand in a text, but not only in what is said with it."""
-        return marks_around(self.document, text, marks, self.check(text)[0].conversation)
+        return marks_around(self.document, text, marks, read_document(self.document, text, Findings()).conversation)
 
     def unescaped(self, text: str) -> frozenset[str]:
         """Return a text without the escapes of this format, as each kind of its contents has them."""
