@@ -6,6 +6,7 @@ import json
 import pytest
 
 import turnscript as ts
+from tests.cli.running import run
 from turnscript.convert.recognition import recognise
 from turnscript.core.json_text import json_of
 
@@ -234,3 +235,29 @@ def test_a_transcript_of_a_model_is_not_taken_for_one_that_reads_half_of_it(name
     with contextlib.suppress(ts.InvalidInput):
         read, own = ts.parse(text), format_.parse(text)
         assert (read.items, read.tools) == (own.items, own.tools)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "opening"),
+    [
+        ("<ai00:usr>\nHi\n</ai00:usr>\n", "ai00-v1", "<ai00:user>"),
+        ("<<UUSER>>\nHi\n<<USER_END>>\n", "rwkv-universal", "<<USER"),
+        ("<|im_strat|>user\nHi<|im_end|>\n", "batuta-chatml", "<|im_start|>user"),
+        ("[BOS]<|im_strat|>user\nHi\n<|im_end|>[EOS]", "openchatml", ""),
+        ("usr: Hi\n\nAssistant: Hello.\n", "rwkv-goose", "User:"),
+    ],
+)
+def test_what_nearly_begins_as_a_transcript_is_told_for_that(text: str, name: str, opening: str) -> None:
+    with pytest.raises(ts.InvalidInput) as told:
+        ts.convert(text, "auto", "openai-chat")
+    assert (f"that is nearly {opening!r} of {name}" if opening else "did you mean <|im_start|>user?") in str(told.value)
+    for command in (["convert", "-", "--to", "openai-chat"], ["check", "-"]):
+        result = run(*command, stdin=text)
+        assert not opening or f"`turnscript check --format {name}` names all that is wrong" in result.stderr
+
+
+@pytest.mark.parametrize("text", ["System design is hard.\n", "Dear user:\n", "<html>", "An assistant: x"])
+def test_a_text_is_not_said_to_be_nearly_a_transcript(text: str) -> None:
+    with pytest.raises(ts.InvalidInput) as told:
+        ts.convert(text, "auto", "openai-chat")
+    assert "nearly" not in str(told.value)

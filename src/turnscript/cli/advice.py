@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from turnscript.convert.file_documents import ONE_FORMAT, holds_files
-from turnscript.convert.recognition import AUTO, ONE_REQUEST, ONE_SIDE, recognised
+from turnscript.convert.recognition import AUTO, ONE_REQUEST, ONE_SIDE, nearest, recognised
 from turnscript.convert.registry import formats, get_format
 from turnscript.core.errors import InvalidConversation, InvalidInput, InvalidTranscript, TurnscriptError
 from turnscript.core.json_text import FEWER_LEVELS, UTF_8
@@ -144,7 +144,17 @@ def advice(error: TurnscriptError, source: str, data: bytes, rows: str) -> str:
     try:
         return f"it was read as {recognised(data)[0]}; if it is something else, name that with --from"
     except InvalidInput:
-        return "--from NAME says what it is; `turnscript apis` and `turnscript formats` list the names"
+        return (
+            by_nearness(data)
+            or "--from NAME says what it is; `turnscript apis` and `turnscript formats` list the names"
+        )
+
+
+def by_nearness(data: bytes) -> str:
+    """One line if a text nearly begins as a transcript does, or nothing."""
+    text = data.decode("utf-8", "replace")
+    name = "" if text.lstrip().startswith("{") else nearest(text)[0]
+    return f"`turnscript check --format {name}` names all that is wrong with it, if it is that" if name else ""
 
 
 def lookalike(error: InvalidInput, data: bytes) -> str:

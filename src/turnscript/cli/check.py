@@ -11,7 +11,7 @@ from contextlib import suppress
 import click
 import msgspec
 
-from turnscript.cli.advice import by_answer, lookalike
+from turnscript.cli.advice import by_answer, by_nearness, lookalike
 from turnscript.cli.failures import BAD_INPUT, LOSSY, OK, Failed
 from turnscript.cli.options import VARIANT_HELP, variant_of
 from turnscript.cli.output import STREAM, Files, Sink
@@ -80,9 +80,8 @@ def check(file: str, name: str | None, variant: str | None, as_json: bool) -> in
             found.insert(0, Finding(1, 1, _NOTED, "a byte order mark stands before the text; formats write none"))
     except TurnscriptError as error:
         told = fault(error, source.name)
-        raise Failed(
-            told.message, place=told.place, remedy=by_answer(data) or told.remedy, code=told.exit_code
-        ) from error
+        remedy = by_answer(data) or (by_nearness(data) if format_ is None else "") or told.remedy
+        raise Failed(told.message, place=told.place, remedy=remedy, code=told.exit_code) from error
     with Files() as files:
         out = files.open(STREAM)
         record = _record(format_, reason, found, difference)

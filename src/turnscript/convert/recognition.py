@@ -21,6 +21,7 @@ from turnscript.core.error_object import upstream_error
 from turnscript.core.errors import InvalidInput, InvalidRequest, InvalidTranscript
 from turnscript.core.json_text import Json, is_json, read_list, read_object, utf8
 from turnscript.core.payloads import Source, body_bytes, is_error, is_stream
+from turnscript.engine.nearly import opening_meant
 
 _FILE = re.compile(r"[/\\]|\.(json|jsonl|txt|md|sse)$")
 """What the last word of a file's name has, where one is given in place of what it holds."""
@@ -268,6 +269,13 @@ def _claiming(text: str) -> list[str]:
     return claiming or [name for name, start in starts.items() if start and begun.startswith(start)]
 
 
+def nearest(text: str) -> tuple[str, str]:
+    """Return the format that a text nearly begins as a transcript of, and the opening that it nearly begins with; empty
+    if there is none."""
+    known = {name: opening_meant(get_format(name).document, text) for name in formats()}
+    return next(((name, opening) for name, opening in known.items() if opening), ("", ""))
+
+
 def _detect_format(text: str) -> str:
     found = recognise(text)
     if found is not None:
@@ -278,6 +286,8 @@ def _detect_format(text: str) -> str:
     word = first.rsplit(None, 1)[-1]
     is_name = not more and "://" not in word and "<" not in word and _FILE.search(word)
     remedy = "give what a file holds, not its name" if is_name else "name the format"
+    name, opening = nearest(text)
+    remedy = f"that is nearly {opening!r} of {name}; correct it, or name the format" if name else remedy
     first = first[:40]
     message = f"neither JSON nor a transcript of a known format (it begins {first!r}); {remedy}"
     raise InvalidInput(message, line=1, column=1, expected=f"JSON or one of: {', '.join(formats())}", got=first)

@@ -30,8 +30,11 @@ class Near(NamedTuple):
 
 
 def meant(line: str, words: Sequence[str]) -> str:
-    """Return which of these words a line nearly begins with; empty if with none."""
-    likeness = {word: _likeness(line[: len(word)], word) for word in words if word}
+    """Return which of these words a line nearly begins with, to the last character; empty if with none."""
+    likeness: dict[str, float] = {}
+    for word in words:
+        begun = [line[:end] for end in range(max(1, len(word) - 2), len(word) + 3) if line[:end].endswith(word[-1])]
+        likeness[word] = max([_likeness(one, word) for one in begun], default=0.0)
     best = max(likeness, key=lambda word: likeness[word], default="")
     return best if best and likeness[best] >= _CLOSE else ""
 
