@@ -25,7 +25,19 @@ from msgspec import Raw as RawJson
 from msgspec.structs import replace
 
 from turnscript.apis.serving import Serving
-from turnscript.core.conversation import Assistant, Conversation, Extra, Item, Request, Response, Settings, Usage
+from turnscript.core.conversation import (
+    Assistant,
+    Conversation,
+    Extra,
+    Item,
+    Request,
+    Response,
+    Settings,
+    Text,
+    Thinking,
+    Usage,
+    text_content,
+)
 from turnscript.core.error_kinds import fault_of, retry_headers
 from turnscript.core.errors import LossyConversion, TurnscriptError, UnknownName
 from turnscript.core.events import Event
@@ -113,13 +125,26 @@ class Rendering:
 
     `foreign` says that the request came from another API, so that its `extra` members mean nothing here, and `proved`
     that the proofs of its thoughts are this API's. `extra`: the unnamed members of the request that are still to be
-    written.
+    written. `begun`: whether the end of a prompt, an answer that is only opened, was left out behind the items.
     """
 
-    __slots__ = ("_unnamed", "extra", "flags", "foreign", "losses", "origin", "profile", "proved", "request", "target")
+    __slots__ = (
+        "_unnamed",
+        "begun",
+        "extra",
+        "flags",
+        "foreign",
+        "losses",
+        "origin",
+        "profile",
+        "proved",
+        "request",
+        "target",
+    )
 
     def __init__(self, request: Request, api: Api, profile: str, flags: Mapping[str, str]) -> None:
         self.request = request
+        self.begun = False
         self.extra = request.extra
         self.target = api.name
         self.origin = api.origin
@@ -189,6 +214,21 @@ class Rendering:
             envelope = {key: value for key, value in envelope.items() if key != "name"}
         if envelope:
             self.put_extra(message, envelope, at)
+
+
+def _only_opened(request: Request) -> Item | None:
+    """Return the last item of a transcript if it is only the end of a prompt: an answer or thought that has no text yet
+    says no more than that the model is to go on, as every request of an API does."""
+    last = request.items[-1] if request.items and request.origin is None else None
+    if not isinstance(last, Assistant | Thinking) or not last.open or last.extra or text_content(last.content):
+        return None
+    said: tuple[object, ...] = (last.id, last.hints.envelope if last.hints is not None else None)
+    if isinstance(last, Assistant):
+        said += (last.name, last.phase)
+    else:
+        said += (last.summary, last.signature, last.redacted, last.encrypted, last.seal)
+    plain_texts = all(type(part) is Text and not part.extra for part in last.content)
+    return last if plain_texts and not any(said) else None
 
 
 # The contract.
@@ -404,7 +444,14 @@ class Api(ABC):
                 items = objects_in_one_spelling(request.items)
                 if items is not request.items:
                     request = replace(request, conversation=Conversation(list(items), request.tools))
+            opened = _only_opened(request)
+            if opened is not None:
+                request = replace(request, conversation=Conversation(request.items[:-1], request.tools))
             rendering = self.rendering(request, profile, flags)
+            rendering.begun = opened is not None
+            if isinstance(opened, Thinking):
+                detail = f"a thought is only opened here; a setting of {self.name} asks for one"
+                rendering.lose(opened.at or f"items[{len(request.items)}]", "dropped", detail)
             self.write_options(body, rendering)
             self.write(body, rendering)
             rendering.put_extra(body, rendering.extra, "$")

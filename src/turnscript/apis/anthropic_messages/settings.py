@@ -88,7 +88,8 @@ def _write_max_tokens(rendering: Rendering) -> int | None:
     request = rendering.request
     limit, items = request.settings.max_tokens, request.items
     # Bare messages are no request yet; one that names a model is, and so is a text that is to be continued.
-    asks = rendering.foreign or (request.origin is None and (request.settings.model or (items and items[-1].open)))
+    begun = rendering.begun or (items and items[-1].open)
+    asks = rendering.foreign or (request.origin is None and (request.settings.model or begun))
     if limit is None and asks:
         rendering.lose_setting("max_tokens", "invented", f"required here: {DEFAULT_MAX_TOKENS}")
         return DEFAULT_MAX_TOKENS
