@@ -312,3 +312,29 @@ def test_marks_of_calls_without_a_call_are_told() -> None:
 def test_a_parameter_that_is_given_twice_is_told() -> None:
     (issue,) = answer(calls(invoke("get_weather", "city>Tokyo", "city>Kyoto")), [WEATHER]).issues
     assert ("odd_call", 'the argument "city" is given twice') == (issue.kind, issue.detail)
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_transcript_that_ends_behind_results_is_the_prompt_for_what_follows(end: str) -> None:
+    """Only the turn is unfinished there, which is told, and not the result in it."""
+    call = ts.ToolCall(name="f", arguments='{"a": 1}', id="c1")
+    result = ts.ToolResult(content=[ts.Text(text="12")], id="c1")
+    items: list[ts.Item] = [ts.User(content=[ts.Text(text="q")]), call, result]
+    asked = FORMAT.prompt(ts.Request(conversation=ts.Conversation(items=items))).text
+    transcript = asked.rstrip() + end
+    read = FORMAT.parse(transcript)
+    told = "the turn that <ai00:assistant> opened is not finished: </ai00:assistant> is written behind it"
+    assert (False, [("line 15", told)]) == (read.items[-1].open, [(one.path, one.detail) for one in read.unread])
+    again = FORMAT.prompt(read)
+    assert (asked, []) == (again.text, again.losses)
+    assert read.unread == ts.convert(transcript, "ai00-v1", "openai-chat").losses
+    found = FORMAT.check(transcript)[1].all
+    assert [(15, 25, told)] == [(one.line, one.column, one.message) for one in found]
+    assert [] == ts.convert(asked, "ai00-v1", "openai-chat", strict=True).losses
+    assert asked == FORMAT.prompt(FORMAT.parse(asked)).text
+
+
+def test_a_result_that_is_cut_off_is_unfinished() -> None:
+    text = f'<ai00:assistant>\n{calls(invoke("f"))}\n<ai00:function_results>\n  <result name="c1">\n    1'
+    for end in ("", "\n  </result>"):
+        assert FORMAT.parse(f"<ai00:user>\nq\n</ai00:user>\n\n{text}{end}").items[-1].open

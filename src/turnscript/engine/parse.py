@@ -466,6 +466,7 @@ class TurnParser(LooseSteps):
         elif step == self._after_call:
             self._miss_close(0, ended=True)
         elif step == self._gap:
+            self.ends_between = self._group is None
             self._note_empty(len(self._held))
             if self._strict and not self._held and not self._offset:
                 self._between("", None)

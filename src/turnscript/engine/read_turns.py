@@ -27,6 +27,7 @@ from turnscript.core.conversation import (
     Thinking,
     Tool,
     ToolCall,
+    ToolResult,
 )
 from turnscript.core.errors import InvalidTranscript
 from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
@@ -139,6 +140,7 @@ class _Reader:
         self._last: Item | None = None
         self._stays_open = False
         self.behind: tuple[int, str] = 0, ""  # white space at the end of all
+        self._ends_between = False
         self._unsaid = False  # whether the first system turn had no text of its own
         place = document.tools_place
         self._apart = place.open.strip() if place is not None and place.apart else ""
@@ -375,7 +377,13 @@ class _Reader:
                 items[0].hints.envelope = {**items[0].hints.envelope, path: json_of(value)}
         if cut.open and isinstance(items[-1], Thinking) and not self._stays_open:
             items.append(Assistant(content=[Text(text="")], at=items[-1].at))  # a thought is over, its answer to come
-        items[-1].open = cut.open or (cut.last and self._stays_open)
+        answered = cut.open and self._ends_between and isinstance(items[-1], ToolResult)  # the model is to go on
+        items[-1].open = (cut.open and not answered) or (cut.last and self._stays_open)
+        if answered:
+            opening, close = cut.turn.open.strip(), cut.turn.close.strip()
+            detail = f"the turn that {opening} opened is not finished: {close} is written behind it"
+            end = cut.start + len(cut.text.rstrip())
+            self._lose(end, Loss(f"line {self.lines.at(end)[0]}", "approximated", detail))
         request.items.extend(items)
         self._before, self._last = cut.turn, items[-1]
 
@@ -396,7 +404,7 @@ class _Reader:
         faults: list[Malformed] = []
         try:
             events = [*parser.feed(text), *parser.close()]
-            self._stays_open = parser.stays_open
+            self._stays_open, self._ends_between = parser.stays_open, parser.ends_between
             faults = parser.faults or []
         except Malformed as error:
             faults = [error]

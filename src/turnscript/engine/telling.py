@@ -84,6 +84,7 @@ class Teller(OneStream, ABC):
         "_uncounted",
         "_waits",
         "_within",
+        "ends_between",
         "faults",
         "lead",
         "stays_open",
@@ -95,6 +96,7 @@ class Teller(OneStream, ABC):
         self, states: States, tools: Mapping[str, Tool] | None, strict: bool = False, may_stay_open: bool = False
     ) -> None:
         self.stays_open = False  # whether the text ended inside a thought
+        self.ends_between = False  # whether it ended behind what is closed
         self.stops: Sequence[str] = ()  # what a backend may have taken away at the end
         self.lead = states.turn.lead  # white space that the model writes first, and that is not of its text
         self.unread: list[tuple[Item, Loss]] = []  # strictly: what of a call is not kept as it stands
