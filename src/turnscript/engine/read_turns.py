@@ -263,28 +263,36 @@ class _Reader:
             self._no_turn(position - len(turn.open), len(text))
             position = line_end
         attributes: dict[str, str] = {}
-        known = {attribute.key for attribute in turn.attributes}
         for found in _WORD.finditer(text, position, line_end):
-            word = found[0]
-            key, equals, value = word.partition("=")
-            if not known:
-                message = f"{word!r} stands behind {turn.open.strip()}, whose content begins on the next line"
+            if not turn.attributes:
+                message = f"{found[0]!r} stands behind {turn.open.strip()}, whose content begins on the next line"
                 self.lines.note(found.start(), message, "the end of the line")
                 break
-            if not equals or key not in known:
-                expected = " or ".join(f"{one}=..." for one in sorted(known))
-                self.lines.note(found.start(), f"{word!r} is no attribute of {turn.open.strip()}", expected)
-                continue
-            if not value:
-                self.lines.note(found.start(), f"{word!r} has no value; write one, or leave it out", f"{word}...")
-            if key in attributes:
-                self.lines.note(found.start(), f"the attribute {key!r} is given twice", "each attribute once")
-            attributes[key] = self.layout.escape.remove(value)
+            self._attribute(turn, found, attributes)
         if not text.startswith(newlines, line_end):
             if line_end < len(text):
                 self.lines.note(line_end, f"{turn.open.strip()} must be followed by {newlines!r}", repr(newlines))
             return line_end, attributes
         return line_end + len(newlines), attributes
+
+    def _attribute(self, turn: Turn, found: re.Match[str], attributes: dict[str, str]) -> None:
+        """Read a word behind an opening: an attribute of the turn."""
+        word, at, keys = found[0], found.start(), sorted(attribute.key for attribute in turn.attributes)
+        key, equals, value = word.partition("=")
+        if not equals or key not in keys:
+            expected = " or ".join(f"{one}=..." for one in keys)
+            remedy = "" if equals and attributes else f"; write {expected}"
+            remedy = "; a value holds no white space, in quotes or not" if attributes and not equals else remedy
+            self.lines.note(at, f"{word!r} is no attribute of {turn.open.strip()}{remedy}", expected)
+            return
+        if not value:
+            self.lines.note(at, f"{word!r} has no value; write one, or leave it out", f"{word}...")
+        if value[:1] in ("'", '"') and value[:1] == value[-1:] and self.lines.found is not None:
+            message = f"the quotes are read as a part of the value {value}; leave them out if they are none"
+            self.lines.found.all.append(Finding(*self.lines.at(at), WARNING, message))
+        if key in attributes:
+            self.lines.note(at, f"the attribute {key!r} is given twice", "each attribute once")
+        attributes[key] = self.layout.escape.remove(value)
 
     def _cut(self, turn: Turn, start: int, end: int, attributes: dict[str, str], *, after: int) -> tuple[Cut, int]:
         """Cut out a turn whose text begins at a place; gives where it ends, which is behind `after`."""

@@ -26,6 +26,7 @@ from turnscript.core.validation import MISTAKES, check_words, refuse_mistakes
 from turnscript.engine.attributes import SPOKEN
 from turnscript.engine.constraint import Constraint, Demand, calls_demanded, told
 from turnscript.engine.doubts import with_doubts
+from turnscript.engine.ends import based
 from turnscript.engine.escape import AUTO, POLICIES
 from turnscript.engine.files import (
     Files,
@@ -41,7 +42,7 @@ from turnscript.engine.files import (
     write_files,
 )
 from turnscript.engine.layout import layout_of, marks_around, marks_in, special_tokens
-from turnscript.engine.lines import Findings
+from turnscript.engine.lines import Findings, found_loss
 from turnscript.engine.parse import TurnParser
 from turnscript.engine.prompt import Prompt, bare_parser, begin_prompt
 from turnscript.engine.read import claims_document, read_document
@@ -245,18 +246,23 @@ class Format(Struct, frozen=True):
 
         The request's options are not typed yet: they stay in `extra` as their origin spelled them.
         """
-        document = self.document
+        document, told = based(self.document, transcript)
         if document.stand_ins:
             text = transcript.strip(_AROUND)
             document = document if text.startswith(document.start) or text.endswith(document.end) else self.seen
-        return _laid_out(read_document(document, transcript))
+        request = _laid_out(read_document(document, transcript))
+        request.unread[:0] = told
+        return request
 
     def check(self, transcript: str) -> tuple[Request, Findings]:
         """Return what can be read of a transcript, and all that is wrong with it: what `parse` refuses, wherever that
         is, what it does not keep as it stands, marks of the format that stand in texts, and what is hardly meant."""
         found = Findings()
-        request = _laid_out(read_document(self.document, transcript, found))
-        return request, with_doubts(self.document, transcript, request, found)
+        document, told = based(self.document, transcript)
+        request = _laid_out(read_document(document, transcript, found))
+        request.unread[:0] = told
+        found.all += [found_loss(loss, found.tools) for loss in told]
+        return request, with_doubts(document, transcript, request, found)
 
     def marks_in(self, text: str) -> frozenset[str]:
         """Return the marks of this format that stand in a text."""
@@ -264,7 +270,9 @@ class Format(Struct, frozen=True):
 
     def marks_around(self, text: str, marks: frozenset[str]) -> frozenset[str]:
         """Return those marks that stand in a text, but not only in what is said with it."""
-        return marks_around(self.document, text, marks, read_document(self.document, text, Findings()).conversation)
+        return marks_around(
+            self.document, text, marks, read_document(based(self.document, text)[0], text, Findings()).conversation
+        )
 
     def unescaped(self, text: str) -> frozenset[str]:
         """Return a text without the escapes of this format, as each kind of its contents has them."""
@@ -275,7 +283,7 @@ class Format(Struct, frozen=True):
 
     def claims(self, text: str) -> bool:
         """Whether a text looks like a transcript of this format, by how it begins."""
-        return claims_document(self.document, text)
+        return claims_document(based(self.document, text)[0], text)
 
     def prompt(
         self,
