@@ -153,11 +153,18 @@ def test_what_the_model_writes_comes_of_the_pictures_and_their_order(seeing: str
 
 @ALL
 @STREAMS
-def test_a_picture_that_is_none_is_refused_in_words(seeing: str, api: Api, stream: bool) -> None:
+@pytest.mark.parametrize("begins", [60.0, 0.0], ids=["late", "at-once"])
+def test_a_picture_that_is_none_is_refused_in_words(
+    seeing: str, api: Api, stream: bool, begins: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its status, or in the stream where that has begun: it does soon, whatever its server has said by then."""
+    monkeypatch.setattr("turnscript.gateway.answers.SOON", begins)
     with Running(Config.for_backend(seeing, FORMAT)) as gateway:
         broken = User(content=[Text(text="Look"), Image(data="Zmlyc3Q=", media_type="image/png")])
         told = post(gateway.url, api, broken, stream=stream)
-        if not (stream and told.status == 200):  # a stream begins soon, whatever its server has said by then
+        if stream and not begins:
+            assert 200 == told.status
+        else:
             is_refused(told, InvalidRequest("?"))
         assert "Failed to load image" in str(told.error)
         assert 200 == post(gateway.url, api, User(content=parts("Look", RED)), stream=stream).status
