@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -21,6 +21,7 @@ from turnscript.core.json_text import Json, compact, json_string, plain, text_of
 from turnscript.core.losses import UnnamedLoss
 from turnscript.core.source_paths import message_path
 from turnscript.engine.escape import Escape
+from turnscript.engine.lines import Lines
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Attribute, AttributeType
 
@@ -228,3 +229,27 @@ def _malformed(text: str, line: int, column: int) -> InvalidTranscript:
     got = text[:20].split("\n", maxsplit=1)[0]
     message = f'malformed attribute at {got!r}; attributes are written key="value", values as JSON'
     return InvalidTranscript(message, line=line, column=column, expected='key="value"', got=got)
+
+
+def read_word(
+    known: Sequence[Attribute], opening: str, found: re.Match[str], said: Collection[str], lines: Lines
+) -> tuple[str, str] | None:
+    """Return key and value of a word behind the opening of a speaker's turn, where attributes are words: `name=Ann`.
+
+    None for a word that is no attribute. `said`: the keys before it.
+    """
+    word, at, keys = found[0], found.start(), sorted(attribute.key for attribute in known)
+    key, equals, value = word.partition("=")
+    if not equals or key not in keys:
+        expected = " or ".join(f"{one}=..." for one in keys)
+        remedy = "" if equals and said else f"; write {expected}"
+        remedy = "; a value holds no white space, in quotes or not" if said and not equals else remedy
+        lines.note(at, f"{word!r} is no attribute of {opening}{remedy}", expected)
+        return None
+    if not value:
+        lines.note(at, f"{word!r} has no value; write one, or leave it out", f"{word}...")
+    if value[:1] in ("'", '"') and value[:1] == value[-1:]:
+        lines.warn(at, f"the quotes are read as a part of the value {value}; leave them out if they are none")
+    if key in said:
+        lines.note(at, f"the attribute {key!r} is given twice", "each attribute once")
+    return key, value

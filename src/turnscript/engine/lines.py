@@ -91,6 +91,11 @@ class Lines:
             raise error
         self.found.all.append(Finding(error.line, error.column, FAULT, error.message, error.expected))
 
+    def warn(self, position: int, message: str) -> None:
+        """Keep what is hardly meant as it is read, where all is asked for."""
+        if self.found is not None:
+            self.found.all.append(Finding(*self.at(position), WARNING, message))
+
     def note_tools(self, position: int) -> None:
         """Take note of where tools are defined, first of all."""
         if self.found is not None and self.found.tools == (1, 1):

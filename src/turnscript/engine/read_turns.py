@@ -33,12 +33,12 @@ from turnscript.core.errors import InvalidTranscript
 from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from turnscript.core.json_text import json_of
 from turnscript.core.losses import Loss
-from turnscript.engine.attributes import SPOKEN
+from turnscript.engine.attributes import SPOKEN, read_word
 from turnscript.engine.correlate import correlate
 from turnscript.engine.escape import Escape
 from turnscript.engine.jsonscan import value_end, values_end
 from turnscript.engine.layout import layout_of
-from turnscript.engine.lines import UNESCAPED, WARNING, Finding, Findings, Lines
+from turnscript.engine.lines import UNESCAPED, Finding, Findings, Lines
 from turnscript.engine.names import lines_before
 from turnscript.engine.nearly import opening_meant
 from turnscript.engine.parse import Malformed, TurnParser
@@ -268,31 +268,13 @@ class _Reader:
                 message = f"{found[0]!r} stands behind {turn.open.strip()}, whose content begins on the next line"
                 self.lines.note(found.start(), message, "the end of the line")
                 break
-            self._attribute(turn, found, attributes)
+            if (named := read_word(turn.attributes, turn.open.strip(), found, attributes, self.lines)) is not None:
+                attributes[named[0]] = self.layout.escape.remove(named[1])
         if not text.startswith(newlines, line_end):
             if line_end < len(text):
                 self.lines.note(line_end, f"{turn.open.strip()} must be followed by {newlines!r}", repr(newlines))
             return line_end, attributes
         return line_end + len(newlines), attributes
-
-    def _attribute(self, turn: Turn, found: re.Match[str], attributes: dict[str, str]) -> None:
-        """Read a word behind an opening: an attribute of the turn."""
-        word, at, keys = found[0], found.start(), sorted(attribute.key for attribute in turn.attributes)
-        key, equals, value = word.partition("=")
-        if not equals or key not in keys:
-            expected = " or ".join(f"{one}=..." for one in keys)
-            remedy = "" if equals and attributes else f"; write {expected}"
-            remedy = "; a value holds no white space, in quotes or not" if attributes and not equals else remedy
-            self.lines.note(at, f"{word!r} is no attribute of {turn.open.strip()}{remedy}", expected)
-            return
-        if not value:
-            self.lines.note(at, f"{word!r} has no value; write one, or leave it out", f"{word}...")
-        if value[:1] in ("'", '"') and value[:1] == value[-1:] and self.lines.found is not None:
-            message = f"the quotes are read as a part of the value {value}; leave them out if they are none"
-            self.lines.found.all.append(Finding(*self.lines.at(at), WARNING, message))
-        if key in attributes:
-            self.lines.note(at, f"the attribute {key!r} is given twice", "each attribute once")
-        attributes[key] = self.layout.escape.remove(value)
 
     def _cut(self, turn: Turn, start: int, end: int, attributes: dict[str, str], *, after: int) -> tuple[Cut, int]:
         """Cut out a turn whose text begins at a place; gives where it ends, which is behind `after`."""
@@ -491,12 +473,10 @@ class _Reader:
 
     def _note_unclosed(self, part: Item, opened: int) -> None:
         """Keep what is not closed in a turn that is, where all is asked for."""
-        if self.lines.found is None:
-            return
         opened_by = [one for turn in self.document.turns for one in turn.segments if one.kind == part.kind]
         it = next((one for one in opened_by if one.of and one.of == getattr(part, "of", "")), opened_by[0])
         message = f"{it.close.strip()} is missing: what {it.open.strip()} opened here goes on to the end of the turn"
-        self.lines.found.all.append(Finding(*self.lines.at(opened), WARNING, message))
+        self.lines.warn(opened, message)
 
     def _note_marks(self, kind: str, start: int, end: int) -> None:
         """Keep each mark of the format that stands in a text, where all is asked for."""
