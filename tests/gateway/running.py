@@ -21,11 +21,14 @@ T = TypeVar("T")
 class Running:
     """`with Running(config) as gateway: gateway.url`. `run` runs something in the loop of the server."""
 
+    pause = 0.02
+    """Seconds between two looks at its connections: no test waits for long to see one cut."""
+
     def __init__(self, config: Config) -> None:
         self.service = Service(replace(config, server=replace(config.server, port=0)))
         self._ready: Future[str] = Future()
         self._thread = threading.Thread(target=self._main, name="gateway", daemon=True)
-        self._server: Server | None = None
+        self.server: Server | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.url = ""
 
@@ -40,8 +43,9 @@ class Running:
                 raise
 
     async def _serve(self) -> None:
-        self._server = Server(self.service, on_ready=lambda _, url: self._ready.set_result(url))
-        await self._server.serve()
+        self.server = Server(self.service, on_ready=lambda _, url: self._ready.set_result(url))
+        self.server.pause = self.pause
+        await self.server.serve()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -51,8 +55,8 @@ class Running:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._server is not None:
-            self._server.should_exit = True
+        if self.server is not None:
+            self.server.should_exit = True
         self._thread.join(timeout=60)
         assert not self._thread.is_alive(), "the gateway did not stop"
 

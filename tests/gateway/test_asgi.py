@@ -131,8 +131,12 @@ def test_a_client_that_leaves_ends_the_model_too(name: str, tmp_path: Path) -> N
         served(name, tmp_path, model.url) as url,
     ):
         with httpx2.stream("POST", url + api.endpoint, content=body_of(api, stream=True), timeout=30) as answer:
-            next(answer.iter_bytes())
-            assert any(one.gone is None for one in model.asked if one.line.startswith("POST"))
+            next(answer.iter_bytes())  # of a slow machine, this may be before the model is asked
+            end = time.monotonic() + 20
+            while not (posts := [index for index, one in enumerate(model.asked) if one.line.startswith("POST")]):
+                assert time.monotonic() < end, "the model is not asked"
+                time.sleep(0.01)
+            [at] = posts
+            assert model.asked[at].gone is None
         left = run_time()
-        [at] = [index for index, one in enumerate(model.asked) if one.line.startswith("POST")]
         assert thread.run(model.until_gone(at)) - left < 1.0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests.gateway.stage import APIS, Stage, answer, body_of, connected, named, post
@@ -73,3 +75,14 @@ def test_what_fails_behind_an_answer_ends_the_connection_and_tells_no_second_one
     assert (b"200", b"") == (first[9:12], more)
     kinds = [record.exc_info[0] for record in caplog.records if record.exc_info]
     assert [ZeroDivisionError] == kinds
+
+
+def test_a_connection_on_which_nothing_was_asked_does_not_hold_up_the_end() -> None:
+    with Stage() as stage:
+        url = httpx2.URL(stage.url)
+        silent = socket.create_connection((url.host, url.port or 80), timeout=20)
+        stage.until(lambda: stage.gateway.server and stage.gateway.server.connections)
+        began = time.monotonic()
+    with silent:
+        assert b"" == silent.recv(1)
+    assert time.monotonic() - began < 10

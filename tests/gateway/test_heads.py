@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
 
 import pytest
 
@@ -16,15 +15,6 @@ pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 EACH = pytest.mark.parametrize("api", APIS, ids=named)
 SLOW = answer(*["Hello "] * 6, pause=0.05)
 SHORT = 0.02
-
-
-def connection(stage: Stage, path: str) -> Any:
-    """The connection on which a path was asked for."""
-    server = stage.gateway._server
-    assert server is not None
-    there: list[Any] = list(server.server_state.connections)  # at once: it changes in another thread
-    found = [one for one in there if getattr(one, "cycle", None) is not None]
-    return next(one for one in found if one.cycle.scope["path"] == path)
 
 
 async def answered(reader: asyncio.StreamReader) -> bytes:
@@ -39,7 +29,7 @@ def test_blank_lines_behind_an_answer_keep_no_connection(stage: Stage, blank: by
         async with connected(stage.url) as (reader, writer), asyncio.timeout(20):
             writer.write(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
             await answered(reader)
-            connection(stage, "/health").head_timeout = SHORT
+            stage.hurry(writer, header_timeout=SHORT)
             writer.write(blank)
             return await reader.read()
 
@@ -55,7 +45,7 @@ def test_a_slow_head_behind_a_request_does_not_end_the_answer_to_that(stage: Sta
         async with connected(stage.url) as (reader, writer), asyncio.timeout(20):
             writer.write(post(api, body_of(api, stream=True)))
             first = await reader.read(20)
-            connection(stage, api.endpoint).head_timeout = SHORT
+            stage.hurry(writer, header_timeout=SHORT)
             writer.write(b"GET /hea")
             return first + await reader.read()
 
@@ -71,7 +61,7 @@ def test_a_later_head_that_comes_too_slowly_is_cut(stage: Stage, api: Api) -> No
         async with connected(stage.url) as (reader, writer), asyncio.timeout(20):
             writer.write(post(api, body_of(api, stream=False)))
             assert b"Hello" in await answered(reader)
-            connection(stage, api.endpoint).head_timeout = SHORT
+            stage.hurry(writer, header_timeout=SHORT)
             writer.write(b"POST")
             return await reader.read()
 
@@ -102,7 +92,7 @@ def test_the_rest_of_a_refused_body_sets_no_clock_for_the_request_behind_it(api:
         async with connected(stage.url) as (reader, writer), asyncio.timeout(20):
             writer.write(refused[:-10])
             assert (await answered(reader)).startswith(b"HTTP/1.1 413 ")
-            connection(stage, api.endpoint).timeout_keep_alive = SHORT
+            stage.hurry(writer, idle_timeout=SHORT)
             writer.write(refused[-10:] + post(api, body_of(api, stream=True)))
             return await reader.readuntil(b"\r\n0\r\n\r\n")
 

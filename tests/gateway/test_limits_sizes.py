@@ -88,7 +88,7 @@ def test_more_stop_strings_than_are_looked_for_are_refused(stage: Stage, api: Ap
 
 @EACH
 def test_who_sends_for_ever_behind_the_answer_is_cut(stage: Stage, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnscript.gateway.server._LINGER", 0.2)
+    monkeypatch.setattr("turnscript.gateway.connection.LINGER", 0.2)
     assert asyncio.run(dripped(stage, post(api, b"", content_length=str(10**12)), b"x" * 1000)) < 2.0
 
 
@@ -197,19 +197,17 @@ def test_an_idle_connection_is_closed(hurried: Stage) -> None:
 
 
 @EACH
-def test_who_does_not_take_a_whole_answer_is_cut(hurried: Stage, api: Api) -> None:
+def test_who_does_not_take_a_whole_answer_is_cut(hurried: Stage, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnscript.gateway.connection.UNTAKEN", 0.25)
     hurried.play(answer(*["And so on. " * 10_000] * 100))
 
     async def run() -> bytes:
         async with connected(hurried.url, room=10_000) as (_, writer):
             writer.write(post(api, body_of(api, stream=False, limit=10_000_000)))
             writer.transport.pause_reading()  # type: ignore[attr-defined]
-            server = hurried.gateway._server
-            assert server is not None
             while not hurried.asks[0] or hurried.gateway.service.visits:
                 await asyncio.sleep(0.01)
-            before = len(server.server_state.connections)
-            while len(server.server_state.connections) >= before:
+            while hurried.connection(writer):
                 await asyncio.sleep(0.01)
             return b""
 
@@ -222,8 +220,9 @@ def test_who_does_not_take_a_whole_answer_is_cut(hurried: Stage, api: Api) -> No
         b"POST /v1/messages HTTP/1.1\r\n" + b"".join(b"x-%d: %s\r\n" % (at, bytes([120]) * 1000) for at in range(100)),
         b"POST /v1/messages HTTP/1.1\r\nx-one: " + b"x" * 200_000,
         b"GET /" + b"x" * 200_000,
+        b"POST /v1/messages HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1\r\n{\r\n0\r\nx-late: " + b"x" * 600_000,
     ],
-    ids=["many", "long", "path"],
+    ids=["many", "long", "path", "behind a body"],
 )
 def test_too_large_a_head_is_refused(stage: Stage, head: bytes) -> None:
     async def run() -> bytes:

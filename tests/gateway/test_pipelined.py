@@ -31,12 +31,30 @@ def test_who_leaves_several_requests_leaves_nothing_of_any(stage: Stage, api: Ap
     assert 1 == len(stage.asks[0])
 
 
+def test_no_more_is_read_of_requests_sent_ahead_than_a_little(stage: Stage) -> None:
+    """They would fill the memory while the one before them is answered."""
+    stage.play([HANG])
+    [request, size] = [post(APIS[0], body_of(APIS[0], stream=True)), 64_000_000]
+
+    async def run() -> int:
+        async with connected(stage.url) as (_, writer), asyncio.timeout(20):
+            writer.write(request * (size // len(request)))
+            left, before = writer.transport.get_write_buffer_size(), size
+            while left != before:
+                await asyncio.sleep(0.2)
+                left, before = writer.transport.get_write_buffer_size(), left
+        return left
+
+    assert asyncio.run(run()) > size / 2, "the rest is where the system keeps what is not read yet"
+    stage.until(stage.idle)
+
+
 @EACH
 def test_a_request_may_come_in_part_before_the_answer_to_the_one_before_it(
     stage: Stage, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its rest may take longer than that of one that was refused while it came."""
-    monkeypatch.setattr("turnscript.gateway.server._LINGER", 0.01)
+    monkeypatch.setattr("turnscript.gateway.connection.LINGER", 0.01)
     stage.play(answer("Hello"))
     request = post(api, body_of(api, stream=False))
 

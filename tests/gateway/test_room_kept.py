@@ -106,18 +106,12 @@ def test_who_takes_nothing_is_cut_off(stage: Stage, api: Api, monkeypatch: pytes
     stage.until(stage.idle)
     monkeypatch.setattr(stage.gateway.service.heart, "stall", 0.2)
 
-    server = stage.gateway._server
-    assert server is not None
-    connections = server.server_state.connections
-
     async def run() -> None:
-        before = set(connections)
         async with connected(stage.url, room=10_000) as (_, writer):
-            await asyncio.to_thread(stage.until, lambda: connections - before)
-            [own] = connections - before
+            await asyncio.to_thread(stage.until, lambda: stage.connection(writer))
             writer.write(f"GET {items} HTTP/1.1\r\nhost: gateway\r\n\r\n".encode())
             writer.transport.pause_reading()  # type: ignore[attr-defined]
-            await asyncio.to_thread(stage.until, lambda: own not in connections)
+            await asyncio.to_thread(stage.until, lambda: not stage.connection(writer))
         await asyncio.to_thread(stage.until, stage.idle)
 
     asyncio.run(run())

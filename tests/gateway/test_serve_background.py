@@ -233,13 +233,11 @@ def test_who_follows_and_reads_nothing_is_kept_nothing_for_and_is_cut_off(
 ) -> None:
     monkeypatch.setattr(stage.gateway.service.heart, "stall", 0.5)
     stage.play(answer(*["And so on. " * 1000] * 200))
-    server = stage.gateway._server
-    assert server is not None
 
-    async def waiting(port: int) -> list[int]:
-        """How much waits for the client at a port, if it is there."""
-        ours = [connection.transport for connection in server.server_state.connections]
-        return [one.get_write_buffer_size() for one in ours if one.get_extra_info("peername")[1] == port]
+    def waiting(writer: asyncio.StreamWriter) -> int:
+        """How much waits for a client, if it is there."""
+        connection = stage.connection(writer)
+        return connection.transport.get_write_buffer_size() if connection is not None else 0
 
     async def run() -> None:
         body = body_of(api, stream=True, background=True, limit=10_000_000)
@@ -251,13 +249,12 @@ def test_who_follows_and_reads_nothing_is_kept_nothing_for_and_is_cut_off(
         size = len(str(await asyncio.to_thread(until_over, stage, api, id_)))
         assert size > 2_000_000
         async with connected(stage.url, room=10_000) as (_, writer):
-            port = writer.get_extra_info("sockname")[1]
             writer.transport.pause_reading()  # type: ignore[attr-defined]
             writer.write(f"GET {api.endpoint}/{id_}?stream=true HTTP/1.1\r\nhost: gateway\r\n\r\n".encode())
-            await asyncio.to_thread(stage.until, lambda: any(stage.gateway.run(waiting(port))))
+            await asyncio.to_thread(stage.until, lambda: waiting(writer))
             # The stream tells the answer five times, at most once in one event.
-            assert max(stage.gateway.run(waiting(port)), default=0) < 1.5 * size
-            await asyncio.to_thread(stage.until, lambda: not stage.gateway.run(waiting(port)))
+            assert waiting(writer) < 1.5 * size
+            await asyncio.to_thread(stage.until, lambda: not waiting(writer))
 
     asyncio.run(run())
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import time
 from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
 import pytest
 
+from tests.gateway.running import Running
 from tests.gateway.stage import CHATS, SESSION, Stage, answer, body_of, connected, named, post
 from turnscript.apis.api import Api
+from turnscript.gateway.connection import Connection
+from turnscript.gateway.visit import Visit
 
 pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 
@@ -65,98 +69,95 @@ def test_an_answer_that_is_broken_off_while_it_waits_for_its_client_is_told_so(s
 
 
 @EACH
-def test_a_request_that_was_answered_needs_no_collector_of_garbage(stage: Stage, api: Api) -> None:
-    stage.play(answer("Hello"))
-    request = post(api, body_of(api, stream=False))
+def test_a_request_that_was_answered_and_its_connection_need_no_collector_of_garbage(stage: Stage, api: Api) -> None:
+    stage.play(answer("Hello", " you", pause=0.05))
+    visits = stage.gateway.service.visits
 
-    async def run() -> None:
+    async def run() -> tuple[ref[Visit], ref[Connection]]:
         async with connected(stage.url) as (reader, writer), asyncio.timeout(20):
-            writer.write(request)
+            writer.write(post(api, body_of(api, stream=False)))
+            await until(lambda: visits)
+            [visit] = [ref(one) for one in list(visits)]
             await told(reader)
-            server = stage.gateway._server
-            assert server is not None
-            cycles: list[Any] = [getattr(one, "cycle", None) for one in list(server.server_state.connections)]
-            [first] = [ref(one) for one in cycles if one is not None and one.scope["path"] == api.endpoint]
-            cycles.clear()
-            writer.write(request)
-            await told(reader)
-            await asyncio.to_thread(stage.until, lambda: first() is None)
+            await asyncio.to_thread(stage.until, lambda: visit() is None)
+            connection = stage.connection(writer)
+            assert connection is not None
+            return visit, ref(connection)
 
     gc.disable()
     try:
-        asyncio.run(run())
+        _, connection = asyncio.run(run())
+        stage.until(lambda: connection() is None)
     finally:
         gc.enable()
 
 
-# Who takes nothing at all. `hurry` sets the connection's clock once it is there, so that no slow start is cut.
+# Who takes nothing at all.
 
 
-def connection(stage: Stage, api: Api) -> Any:
-    """The connection on which an API was asked."""
-    server = stage.gateway._server
-    assert server is not None
-    there: list[Any] = list(server.server_state.connections)  # at once: it changes in another thread
-    found = [one for one in there if getattr(one, "cycle", None) is not None]
-    return next((one for one in found if one.cycle.scope["path"] == api.endpoint), None)
-
-
-async def left_untaken(stage: Stage, request: bytes, api: Api, behind: bytes = b"") -> None:
+async def left_untaken(stage: Stage, monkeypatch: pytest.MonkeyPatch, request: bytes, behind: bytes = b"") -> None:
     """Send requests, take nothing, send something behind the first answer, and wait until the connection is cut."""
     stage.play(LARGE)
     async with connected(stage.url, room=10_000) as (_, writer), asyncio.timeout(20):
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         writer.write(request)
-        await until(lambda: connection(stage, api))
-        there = connection(stage, api)
+        await until(lambda: stage.asks[0])
         if behind:
-            await until(lambda: there.cycle.response_complete)
-        there.timeout_keep_alive = there.head_timeout = 0.1
+            await until(lambda: not stage.gateway.service.visits)
+        monkeypatch.setattr("turnscript.gateway.connection.UNTAKEN", 0.1)
         if behind:
             writer.write(behind)
-        await until(lambda: stage.asks[0])
-        await until(lambda: connection(stage, api) is None)
+        await until(lambda: stage.connection(writer) is None)
 
 
 @EACH
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 def test_an_answer_does_not_wait_for_ever_for_its_client_to_take_the_one_before_it(
-    stage: Stage, api: Api, stream: bool
+    stage: Stage, api: Api, stream: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     second = post(api, body_of(api, stream=stream))
-    asyncio.run(left_untaken(stage, large(api) + second, api))
+    asyncio.run(left_untaken(stage, monkeypatch, large(api) + second))
     stage.until(stage.idle)
 
 
 @EACH
-def test_a_connection_that_is_to_be_closed_does_not_wait_for_ever_for_its_client(stage: Stage, api: Api) -> None:
-    asyncio.run(left_untaken(stage, large(api, connection="close"), api))
+def test_a_connection_that_is_to_be_closed_does_not_wait_for_ever_for_its_client(
+    stage: Stage, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asyncio.run(left_untaken(stage, monkeypatch, large(api, connection="close")))
 
 
 @EACH
 @pytest.mark.parametrize("behind", [b"\r\n", b"GET /"], ids=["a blank line", "half a head"])
-def test_who_sends_something_and_takes_nothing_is_cut(stage: Stage, api: Api, behind: bytes) -> None:
-    asyncio.run(left_untaken(stage, large(api), api, behind))
+def test_who_sends_something_and_takes_nothing_is_cut(
+    stage: Stage, api: Api, behind: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asyncio.run(left_untaken(stage, monkeypatch, large(api), behind))
 
 
 @EACH
-def test_who_takes_an_answer_slowly_has_the_time(stage: Stage, api: Api) -> None:
+def test_who_takes_an_answer_slowly_has_the_time(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some of it goes in each stretch of time in which all of it would have to go."""
-    stage.play(LARGE)
 
-    async def run() -> bytes:
+    async def run(stage: Stage) -> bytes:
         async with connected(stage.url, room=10_000) as (reader, writer), asyncio.timeout(60):
             writer.write(large(api, connection="close"))
-            await until(lambda: connection(stage, api))
-            mine = connection(stage, api)
-            await until(lambda: mine._untaken)
+            await until(lambda: stage.asks[0] and not stage.gateway.service.visits)
+            mine: Any = stage.connection(writer)
+
+            async def looked_at(at: float) -> int:
+                mine.look(at)
+                return int(mine.transport.get_write_buffer_size())
+
             taken = b""
-            for _ in range(2):
-                left = mine.transport.get_write_buffer_size()
+            for hours in range(3):
+                left = await asyncio.to_thread(stage.gateway.run, looked_at(time.monotonic() + 3600 * hours))
                 while mine.transport.get_write_buffer_size() >= left:
                     taken += await reader.read(65536)
-                mine.loop.call_soon_threadsafe(mine._look_at_untaken, left)
             return taken + await reader.read()
 
-    head, _, body = asyncio.run(run()).partition(b"\r\n\r\n")
+    monkeypatch.setattr(Running, "pause", 3600)
+    with Stage() as stage:
+        stage.play(LARGE)
+        head, _, body = asyncio.run(run(stage)).partition(b"\r\n\r\n")
     assert b"content-length: %d\r\n" % len(body) in head + b"\r\n"

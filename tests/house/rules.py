@@ -5,7 +5,7 @@ import importlib
 import pkgutil
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -30,6 +30,10 @@ WAITS = frozenset(
 # A group that is repeated possessively; and one of which nothing can fail behind what repeats in it.
 _POSSESSIVE = re.compile(r"\)(?:[*+?]|\{[\d,]+\})\+")
 _FAILS_AT_ONCE = re.compile(r"\(\?:\\\\(?:\.|\{\})(?:\[\^[^\]]+\]\*\+|\{\})\)\*\+")
+PUBLIC_THOUGH_UNDERSCORED = frozenset({"_asdict", "_exit", "_fields", "_make", "_replace"})
+"""Of named tuples and `os`, which describe them."""
+HTTP = frozenset({"aiohttp", "h11", "httptools", "starlette", "uvicorn", "uvloop"})
+HTTP_BASES = frozenset({"starlette.responses.Response", "starlette.responses.StreamingResponse", "uvicorn.Server"})
 TOUCHES_WORLD = frozenset({"open", "print", "input", "breakpoint"})
 
 
@@ -170,6 +174,45 @@ def timed_archives(module: Module) -> Iterator[str]:
             case ast.Call(func=ast.Attribute(value=ast.Name("gzip"), attr="compress"), keywords=keywords):
                 if "mtime" not in {keyword.arg for keyword in keywords}:
                     yield module.at(node, "gzip.compress without mtime, so no two runs give the same bytes")
+
+
+def names_of(modules: Iterable[Module]) -> frozenset[str]:
+    """Each name with one underscore before it that modules make: functions, classes, attributes, variables, slots."""
+    made = set(PUBLIC_THOUGH_UNDERSCORED)
+    for node in (node for module in modules for node in module.nodes):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                made.add(name)
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(value=ast.Name("self"), attr=name, ctx=ast.Store()):
+                made.add(name)
+            case ast.Constant(value=str(name)):
+                made.add(name)
+    return frozenset(name for name in made if _is_private(name))
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.endswith("__")
+
+
+def inner_parts(module: Module, own: Set[str]) -> Iterator[str]:
+    """A library is used by its public means, so that its next version is no other one: no member and no module that it
+    keeps for itself, and of the libraries of HTTP no class as a base that they do not describe as one."""
+    for node in module.nodes:
+        if isinstance(node, ast.Attribute) and _is_private(node.attr) and node.attr not in own:
+            yield module.at(node, f"uses {node.attr!r}, which is not of this package: find a public means")
+    imported = {}
+    for statement, name in _imports(module):
+        library, *path = name.split(".")
+        if library not in sys.stdlib_module_names | {"turnscript"}:
+            imported[path[-1] if path else library] = name
+            if any(map(_is_private, path)):
+                yield module.at(statement, f"imports {name!r}, which its library keeps for itself")
+    for node in module.statements:
+        for base in node.bases if isinstance(node, ast.ClassDef) else ():
+            first, _, rest = ast.unparse(base).partition(".")
+            name = ".".join(part for part in (imported.get(first, ""), rest) if part)
+            if name.split(".")[0] in HTTP and name not in HTTP_BASES:
+                yield module.at(node, f"is a {name}, which its library does not describe as a base")
 
 
 def registered_names() -> dict[str, str]:

@@ -37,15 +37,18 @@ def faults(rule: Rule, path: str, source: str) -> list[str]:
 
 @pytest.mark.long
 def test_every_module_keeps_the_rules() -> None:
-    """Every module is parsed once, for all rules: to parse them all takes seconds, and their trees half a gigabyte."""
+    """Every module is parsed once for all rules, and those of the package once more for their names: to parse them all
+    takes seconds, and their trees half a gigabyte."""
     owners = rules.registered_names()
     assert owners, "no format and no API found: the last rule would check nothing"
     found = []
+    own = rules.names_of(rules.read("src"))
     for module in rules.read("src", "tests", "tools"):
         packaged = module.path.parts[0] == "src"
         kept = EVERYWHERE + IN_THE_PACKAGE if packaged else EVERYWHERE
         found += [fault for rule in kept for fault in rule(module)]
         found += rules.stray_names(module, owners) if packaged else ()
+        found += rules.inner_parts(module, own) if packaged else ()
     assert [] == found
 
 
@@ -217,6 +220,37 @@ def test_a_group_that_is_repeated_possessively_is_found(source: str) -> None:
 )
 def test_a_group_that_fails_at_once_or_not_at_all_may_be_repeated_possessively(source: str) -> None:
     assert [] == faults(rules.possessive_groups, CORE, source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "server._captured_signals.clear()",
+        "class A(uvicorn.Server):\n    def f(self):\n        return self._captured_signals\n",
+        "from uvicorn._types import Scope",
+        "import uvicorn._compat",
+        "from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol\nclass A(HttpToolsProtocol): ...",
+        "import aiohttp\nclass A(aiohttp.client_proto.ResponseHandler): ...",
+    ],
+)
+def test_an_inner_part_of_a_library_is_found(source: str) -> None:
+    module = Module.of("src/turnscript/gateway/server.py", source)
+    assert 1 == len(list(rules.inner_parts(module, rules.names_of([module]))))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "class A:\n    def f(self):\n        self._x = 1\ndef f(a): return a._x",
+        "row._replace(x=1); os._exit(0); super().__init__(); type(x).__name__",
+        "import uvicorn\nclass A(uvicorn.Server): ...",
+        "from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol\nx = HttpToolsProtocol()",
+        "from msgspec import Struct\nfrom turnscript.x import _y\nclass A(Struct): ...",
+    ],
+)
+def test_public_means_and_what_the_package_keeps_for_itself_may_be_used(source: str) -> None:
+    module = Module.of("src/turnscript/gateway/server.py", source)
+    assert [] == list(rules.inner_parts(module, rules.names_of([module])))
 
 
 def test_a_gzip_that_holds_the_time_is_found() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from types import FrameType
 
 import uvicorn
 
@@ -40,10 +41,10 @@ class Server(uvicorn.Server):
         if self.started and sockets:
             self._on_ready(f"http://{HOST}:{sockets[0].getsockname()[1]}")
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept nothing more, and end."""
-        await super().shutdown(sockets)
-        self._captured_signals.clear()  # uvicorn would send them to itself, and the command would not end well
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal to stop; the second one is meant. uvicorn's own method would have it sent again in the end, and the
+        command would not end well."""
+        self.should_exit, self.force_exit = True, self.should_exit
 
 
 def serve(sock: socket.socket, on_ready: Callable[[str], None]) -> None:
