@@ -16,7 +16,7 @@ from turnscript.engine.parse import TurnParser
 from turnscript.engine.states import model_turn
 from turnscript.formats.format import Format
 
-TAGGED = Path(__file__).resolve().parents[2] / "examples" / "formats" / "tagged.toml"
+TAGGED = Path(__file__).resolve().parents[1] / "formats" / "tagged.toml"
 ASKED = ts.Request(
     conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")])], tools=[ts.Tool(name="f")])
 )

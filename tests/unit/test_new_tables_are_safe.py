@@ -162,7 +162,7 @@ FAULTS = {
         '[format.tools]\norder = "before"',
         "white space alone may",
     ),
-    "a thought with a name": ("glm", 'until = "user"', 'until = "user"\nnamed = true', "only a tool call has"),
+    "a thought with a name": ("glm", 'until = "user"', 'until = "user", named = true', "only a tool call has"),
 }
 
 

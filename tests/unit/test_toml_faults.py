@@ -13,7 +13,7 @@ from turnscript.formats.format import Format
 from turnscript.tableio import InvalidFormat, read_formats
 
 ROOT = Path(__file__).resolve().parents[2]
-TAGGED = (ROOT / "examples" / "formats" / "tagged.toml").read_text(encoding="utf-8")
+TAGGED = (ROOT / "tests" / "formats" / "tagged.toml").read_text(encoding="utf-8")
 
 
 def load(text: str) -> list[Format]:

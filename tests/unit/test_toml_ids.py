@@ -14,7 +14,7 @@ from turnscript.core.conversation import Item
 from turnscript.formats.format import Format
 
 ROOT = Path(__file__).resolve().parents[2]
-TAGGED = (ROOT / "examples" / "formats" / "tagged.toml").read_text(encoding="utf-8")
+TAGGED = (ROOT / "tests" / "formats" / "tagged.toml").read_text(encoding="utf-8")
 FOR = '{ key = "for", path = "id", prompt = true }'
 OF = '{ key = "of", path = "name", prompt = true }'
 JSON = '{ name = "json-call", spaced = true }'

@@ -13,10 +13,11 @@ from typing import Any
 from turnscript.formats.format import Format
 from turnscript.tableio.inherit import inherited
 from turnscript.tableio.keys import document_keys
+from turnscript.tableio.looks import spelled_out
 from turnscript.tableio.probe import check_reading
 from turnscript.tableio.prompts import SECTION, read_prompts
 from turnscript.tableio.sense import check
-from turnscript.tableio.structs import Outline, data_of, read_format, read_outline
+from turnscript.tableio.structs import Outline, data_of, read_format, read_outline, seen_data
 from turnscript.tableio.tables import InvalidFormat, Table, not_among, read_toml, table_at, tables_at, text_at
 from turnscript.tableio.writing import write_toml
 
@@ -53,7 +54,7 @@ def read_outlines(text: str) -> list[Outline]:
 
 def dump_format(format_: Format) -> str:
     """A format as the text of a TOML file that declares it, whole: nothing in it is based on another."""
-    return write_toml({FORMAT: [data_of(format_)]})
+    return write_toml({FORMAT: [seen_data(data_of(format_))]})
 
 
 def _check_top(top: Table) -> None:
@@ -68,6 +69,7 @@ def _check_top(top: Table) -> None:
 
 def _read(table: Table, known: Mapping[str, Format], above: Mapping[str, Format]) -> Format:
     """`above`: the formats that stand above in the same file."""
+    table = spelled_out(table)
     if BASED_ON in table:
         table = _based(table, known, above)
     format_ = read_format(table)

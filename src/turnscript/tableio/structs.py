@@ -16,6 +16,7 @@ from turnscript.engine.table import Document, Group, Segment
 from turnscript.formats.format import Format
 from turnscript.tableio.bodies import BODIES, TOOL_LISTS, read_body, write_body
 from turnscript.tableio.keys import Key, document_keys, keys_of
+from turnscript.tableio.looks import as_looks, opening_of
 from turnscript.tableio.tables import (
     InvalidFormat,
     Table,
@@ -66,7 +67,7 @@ def read_outline(table: Table) -> Outline:
     outline = _outline(_Reader().members(keys, Table({key: table[key] for key in keys if key in table}, table.path)))
     turns = table.get("turn", ())
     turns = turns if isinstance(turns, list) else []
-    openings = tuple(turn["open"].strip() for turn in turns if turn.get("open"))
+    openings = tuple(opening.strip() for turn in turns if (opening := turn.get("open") or opening_of(turn)))
     return replace(outline, openings=openings, based_on=table.get("based_on", ""))
 
 
@@ -202,6 +203,14 @@ def data_of(format_: Format) -> dict[str, Any]:
     own = _written(keys_of(Format), format_)
     clues = {key: own.pop(key) for key in list(own) if key not in ("name", "title")}
     return own | _written(keys_of(Document), format_.document) | clues
+
+
+def seen_data(data: dict[str, Any]) -> dict[str, Any]:
+    """The same data with turns as they look, where a look can say them."""
+    joints = dict(data.get("joints", {}))
+    turns = [as_looks(turn, joints) for turn in data["turn"]]
+    said = data | {"turn": turns} | ({"joints": joints} if joints else {})
+    return {key: value for key, value in said.items() if key != "joints" or joints}
 
 
 def _written(keys: Mapping[str, Key], struct: Any) -> dict[str, Any]:
