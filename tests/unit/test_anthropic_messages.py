@@ -108,7 +108,7 @@ def test_an_empty_system_string_is_an_item() -> None:
 def test_each_system_block_is_an_item_and_keeps_its_members() -> None:
     block = {"type": "text", "text": "a", "cache_control": CACHE, "citations": None, "new": 1}
     first, second = items_of(system=[block, {"type": "text", "text": "b"}])
-    assert ("list", None) == (first.hints and first.hints.shape, second.hints)
+    assert (None, None) == (first.hints, second.hints)
     assert ["cache_control", "citations", "new"] == sorted(first.content[0].extra)  # type: ignore[attr-defined]
     assert ["$.system[0]", "$.system[1]"] == [first.at, second.at]
 
@@ -136,8 +136,14 @@ def test_a_system_message_keeps_its_place_among_the_turns() -> None:
 
 def test_a_system_message_before_all_others_is_not_taken_for_the_top_level_one() -> None:
     message = {"role": "system", "content": "s"}
-    items = items_of(message, message, {"role": "user", "content": "q"}, system="top")
-    assert ["", "message", "message"] == [item.hints.slot if item.hints else "" for item in items[:3]]
+    messages = [message, message, {"role": "user", "content": "q"}]
+    items = items_of(*messages, system="top")
+    assert ["$.system", "$.messages[0]", "$.messages[1]"] == [item.at for item in items[:3]]
+    body = {"model": "m", "max_tokens": 5, "system": "top", "messages": messages}
+    request = API.parse_request(body)
+    request.items[1].content[0].text = "t"  # type: ignore[attr-defined]
+    changed = [{"role": "system", "content": [{"type": "text", "text": "t"}]}, *messages[1:]]
+    assert body | {"messages": changed} == API.render_request(request).value
 
 
 @pytest.mark.parametrize(

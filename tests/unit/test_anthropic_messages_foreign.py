@@ -163,10 +163,9 @@ def test_an_empty_system_text_is_dropped() -> None:
     assert {"$.messages[2]"} <= {path for path, kind in losses if kind == "dropped"}
 
 
-def test_shapes_of_another_api_mean_nothing_but_those_made_by_hand_do() -> None:
-    item = user("q", hints=Hints(shape="string"))
-    assert [text("q")] == messages(item)[0][0]["content"]
-    assert "q" == messages(item, origin=None)[0][0]["content"]
+def test_a_text_is_a_block_wherever_it_came_from() -> None:
+    for origin in ("elsewhere", None, API.origin):
+        assert [text("q")] == messages(user("q"), origin=origin)[0][0]["content"]
 
 
 def test_members_and_fields_without_a_place_are_listed() -> None:

@@ -1,5 +1,6 @@
 """Owns the checks of the three verbs and of telling an unlabelled source (requirements D-U-21)."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,14 @@ def test_a_prefill_is_an_open_block_and_comes_back() -> None:
     assert body == ts.convert(archive.data, "rwkv-universal", "anthropic-messages").value
     chat = ts.convert(body, "anthropic-messages", "openai-chat")
     assert "$.messages[1]" in [loss.path for loss in chat.losses]
+
+
+def test_arguments_keep_their_spelling_in_an_archive_whose_patch_says_their_message() -> None:
+    call = {"type": "tool_use", "id": "c", "name": "f", "input": {"a": True}}
+    messages = [{"role": "user", "content": ""}, {"role": "assistant", "content": [{"type": "text", "text": ""}, call]}]
+    body = json.dumps({"max_tokens": 1, "messages": messages}, separators=(",", ":"))
+    archive = ts.convert(body, "anthropic-messages", "rwkv-universal")
+    assert b'"input":{"a":true}' in ts.convert(archive.data, "rwkv-universal", "anthropic-messages").data
 
 
 def test_a_finished_answer_at_the_end_is_listed_where_it_would_be_continued() -> None:

@@ -18,6 +18,7 @@ from turnscript.core.conversation import (
     Raw,
     Refusal,
     Request,
+    System,
     Text,
     Tool,
     ToolCall,
@@ -91,9 +92,16 @@ def test_the_seed_shapes_are_read_and_come_back_in_the_official_profile() -> Non
     assert json.loads(body) == returned(body)
     request = API.parse_request(body)
     assert ["tool_call", "tool_result"] == [item.kind for item in request.items[3:5]]
-    for item in request.items:
-        item.hints = None
     assert C1 == request.items
+
+
+def test_a_string_of_input_becomes_a_message_where_others_join_it() -> None:
+    request = API.parse_request({"input": "Again?", "instructions": "Be kind."})
+    request.items.insert(1, System(content=[Text(text="s")]))
+    text = [{"type": "input_text", "text": "Again?"}]
+    added = {"role": "system", "content": [{"type": "input_text", "text": "s"}]}
+    expected = {"instructions": "Be kind.", "input": [added, {"role": "user", "content": text}]}
+    assert expected == API.render_request(request, strict=True).value
 
 
 def test_the_seed_profile_has_no_tools() -> None:
@@ -174,7 +182,7 @@ def test_an_output_message_keeps_annotations_and_status() -> None:
         "type": "message",
     }
     item = item_of(output)
-    assert ("msg_1", ["status"], "message") == (item.id, list(item.extra), item.hints.slot)
+    assert ("msg_1", ["status"], None) == (item.id, list(item.extra), item.hints)
     assert {"annotations", "logprobs"} == set(item.content[0].extra)
 
 

@@ -64,10 +64,10 @@ def option(settings: Settings) -> tuple[Any, list[tuple[str, str]]]:
 # Items.
 
 
-def test_shapes_of_another_api_mean_nothing_here() -> None:
-    user = User(content=[Text(text="x")], hints=Hints(shape="string", slot="instructions"))
+def test_where_a_text_of_another_api_stood_means_nothing_here() -> None:
+    user = User(content=[Text(text="x")], at="$.instructions")
     assert ([{"role": "user", "content": [{"type": "input_text", "text": "x"}]}], []) == written(user)
-    result = ToolResult(content=[Text(text="x")], id="c", hints=Hints(shape="list"))
+    result = ToolResult(content=[Text(text="x")], id="c")
     assert ([{"type": "function_call_output", "call_id": "c", "output": "x"}], []) == written(result)
 
 
@@ -164,34 +164,31 @@ def test_what_only_another_api_knows_is_dropped() -> None:
 @pytest.mark.parametrize(
     "item",
     [
-        User(content=[Text(text="a"), Text(text="b")], hints=Hints(shape="input")),
-        System(content=[Text(text="a"), Text(text="b")], hints=Hints(slot="instructions")),
-        User(content=[Text(text="a"), Text(text="b")], hints=Hints(shape="string")),
+        User(content=[Text(text="a"), Text(text="b")], at="$.input"),
+        System(content=[Text(text="a"), Text(text="b")], at="$.instructions"),
     ],
 )
-def test_a_shape_that_no_longer_fits_gives_way(item: Any) -> None:
+def test_an_item_without_the_body_that_it_came_from_is_written_anew(item: Any) -> None:
     role = "user" if isinstance(item, User) else "system"
     content = [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]
     assert ([{"role": role, "content": content}], []) == written(item, origin=API.origin)
 
 
-def test_an_item_joins_a_message_only_if_there_is_one() -> None:
+def test_a_block_of_a_message_is_an_item_of_its_own_once_the_message_was_changed() -> None:
+    """The Universal document has calls in messages; what is written anew is written as all calls are."""
     call = {"type": "tool_call", "id": "c", "name": "f", "arguments": "{}"}
-    items: list[Item] = [
-        Assistant(content=[Text(text="a")], hints=Hints(turn="join")),
-        ToolCall(name="f", id="c", hints=Hints(turn="join", slot="tool_call")),
-        Assistant(content=[Text(text="b")], hints=Hints(turn="join"), extra={"x": ONE}),
-        ToolCall(name="f", id="d", hints=Hints(turn="join", envelope={"y": ONE})),
-    ]
-    input_, losses = written(*items, origin=None)
+    message = {"role": "assistant", "content": [{"type": "output_text", "text": "a"}, call], "x": 1}
+    request = API.parse_request({"input": [message, message]})
+    assert [message, message] == API.render_request(request, strict=True).value["input"]
+    request.items[2].content[0].text = "b"  # type: ignore[attr-defined]
+    rendered = API.render_request(request)
     expected = [
-        {"role": "assistant", "content": [{"type": "output_text", "text": "a"}, call]},
+        message,
         {"role": "assistant", "content": [{"type": "output_text", "text": "b"}], "x": 1},
-        {"type": "function_call", "call_id": "d", "name": "f", "arguments": "{}"},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
     ]
-    assert expected == input_
-    approximated = [(f"items[{index}]", "approximated") for index in (0, 2, 3)]
-    assert [*approximated, ("items[3].y", "dropped")] == losses
+    assert expected == rendered.value["input"]
+    assert [("$.input[1].content[1]", "approximated")] == [(loss.path, loss.kind) for loss in rendered.losses]
 
 
 # The seed profile.

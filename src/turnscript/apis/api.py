@@ -33,19 +33,21 @@ from turnscript.core.conversation import (
     Request,
     Response,
     Settings,
+    SourceBody,
     Text,
     Thinking,
     Usage,
     text_content,
 )
 from turnscript.core.error_kinds import fault_of, retry_headers
-from turnscript.core.errors import LossyConversion, TurnscriptError, UnknownName
+from turnscript.core.errors import InvalidRequest, LossyConversion, TurnscriptError, UnknownName
 from turnscript.core.events import Event
+from turnscript.core.json_patch import are_equal, difference, patched
 from turnscript.core.json_spelling import objects_in_one_spelling
 from turnscript.core.json_text import NULL, Json, plain, read_object
 from turnscript.core.losses import Loss, LossKind
 from turnscript.core.payloads import Rendered, Source, body_bytes
-from turnscript.core.source_paths import Unnamed, Words, at_source, member_path
+from turnscript.core.source_paths import Runs, Slices, Unnamed, Words, at_source, member_path
 from turnscript.core.validation import MISTAKES, check_words, refuse_mistakes
 from turnscript.core.wire import Reader, Rest, mismatch
 
@@ -55,6 +57,8 @@ Body = dict[str, Any]
 OFFICIAL = "official"
 SEED = "seed"
 
+PATCH = "patch"
+"""The member of an archive's metadata that says how the body differs from what is written for the conversation."""
 
 # Options: the members of a body that are generation settings.
 
@@ -126,6 +130,7 @@ class Rendering:
     `foreign` says that the request came from another API, so that its `extra` members mean nothing here, and `proved`
     that the proofs of its thoughts are this API's. `extra`: the unnamed members of the request that are still to be
     written. `begun`: whether the end of a prompt, an answer that is only opened, was left out behind the items.
+    `slices`: the body that it was read from, where what is unchanged goes back as it came.
     """
 
     __slots__ = (
@@ -139,12 +144,16 @@ class Rendering:
         "profile",
         "proved",
         "request",
+        "slices",
         "target",
     )
 
-    def __init__(self, request: Request, api: Api, profile: str, flags: Mapping[str, str]) -> None:
+    def __init__(
+        self, request: Request, api: Api, profile: str, flags: Mapping[str, str], slices: Slices | None = None
+    ) -> None:
         self.request = request
         self.begun = False
+        self.slices = slices
         self.extra = request.extra
         self.target = api.name
         self.origin = api.origin
@@ -154,6 +163,19 @@ class Rendering:
         self.flags = flags
         self.losses: list[Loss] = []
         self._unnamed = Unnamed(api.name, request)
+
+    def runs(self, items: Sequence[Item]) -> Runs:
+        """Yield items in runs: each with the slice of the body that they came from, if that says them, else None."""
+        if self.slices is not None:
+            yield from self.slices.runs(items)
+        elif items:
+            yield None, items
+
+    def kept_tools(self, *keys: str) -> Body | None:
+        """Return the members that hold tools as they came, if they still say all tools of the request."""
+        if self.slices is None or self.slices.said.tools != self.request.tools:
+            return None
+        return {key: self.slices.members[key] for key in keys if key in self.slices.members and key not in self.extra}
 
     def lose(self, path: str, kind: LossKind, detail: str) -> None:
         """Report a difference."""
@@ -398,10 +420,12 @@ class Api(ABC):
         """A request body (bytes, str or a dict) as a `Request`. Raises InvalidRequest with the place."""
         data = body_bytes(source)
         try:
-            said = self._decode(data).__rich_repr__()  # the members that are said: nothing else finds them as fast
+            said = dict(self._decode(data).__rich_repr__())  # the members said: nothing else finds them as fast
         except (msgspec.DecodeError, RecursionError):
-            return self.parse_members(read_object(data))
-        return self.parse_members(dict(said))
+            said = read_object(data)
+        request = self.parse_members(said)
+        request.source = SourceBody(data)
+        return request
 
     def parse_members(self, members: dict[str, Any]) -> Request:
         """The same from a body whose top level is read already. Takes the members apart."""
@@ -529,7 +553,10 @@ class Api(ABC):
         return headers if error is None else headers | retry_headers(fault_of(error))
 
     def rendering(self, request: Request, profile: str, flags: Mapping[str, str]) -> Rendering:
-        """A fresh rendering with its profile and flags checked and defaults filled in."""
+        """A fresh rendering with its profile and flags checked and defaults filled in.
+
+        Who asks for a profile or a flag wants a request arranged so, and not as it came.
+        """
         if profile not in self.profiles:
             raise UnknownName(f"profile of {self.name}", profile, self.profiles)
         for name, value in flags.items():
@@ -538,13 +565,20 @@ class Api(ABC):
             if value not in self.flags[name]:
                 raise UnknownName(f"value for {name} of {self.name}", value, self.flags[name])
         request.locate()
-        return Rendering(request, self, profile, self._defaults | flags if flags else self._defaults)  # type: ignore[operator]
+        arranged = self._defaults | flags if flags else self._defaults  # type: ignore[operator]
+        as_it_came = request.source is not None and request.origin == self.origin and profile == OFFICIAL and not flags
+        return Rendering(request, self, profile, arranged, self._slices(request) if as_it_came else None)
 
     def write_options(self, body: Body, rendering: Rendering) -> None:
         """Write every setting that this API knows, and report the others."""
         values = msgspec.structs.astuple(rendering.request.settings)
+        slices = rendering.slices
+        kept = slices.settings(rendering.request, self.options) if slices is not None else {}
         for key, index, write in self._writers:
-            value = values[index] if index >= 0 else write(rendering)
+            if key in kept:
+                value = kept[key]
+            else:
+                value = values[index] if index >= 0 else write(rendering)
             if value is not None:
                 body[key] = value
         for index, field in self._foreign_fields:
@@ -552,27 +586,80 @@ class Api(ABC):
                 rendering.lose_setting(field, "dropped", f"{self.name} has no such setting")
 
     def fold(self, request: Request) -> Request:
-        """A request of this API as an archive keeps it: settings as wire members in `extra`, as they stand there.
+        """A request of this API as an archive keeps it: settings as wire members in `extra`, as they stand there, and
+        as `patch` how the body that it came from differs from what is written for it.
 
         What this API has no word for, or would read back as something else, stays in `settings`.
         """
-        rendering = Rendering(request, self, OFFICIAL, {})
+        request.locate()
+        source = request.source
+        rendering = Rendering(request, self, OFFICIAL, self._defaults)
+        if source is not None:
+            rendering.slices = self._slices(request, whole=False)
         body: Body = {}
         self.write_options(body, rendering)
         rendering.put_extra(body, request.extra, "$")
         extra = {key: RawJson(msgspec.json.encode(value)) for key, value in body.items()}
         folded = Request(conversation=request.conversation, extra=extra, origin=request.origin)
-        folded.paths, folded.words, folded.archived = request.paths, request.words, request.archived
+        folded.paths, folded.words, folded.archived = request.paths, request.words, dict(request.archived)
+        if source is not None and not source.is_partial and (patch := self._patch(request, rendering.slices)):
+            folded.archived[PATCH] = patch
         again = Request(extra=dict(extra))
-        self.unfold(again)
+        self._unfold_options(again)
         for field in Settings.__struct_fields__:
             said = getattr(request.settings, field)
             if said != getattr(again.settings, field):
                 setattr(folded.settings, field, said)
         return folded
 
+    def _slices(self, request: Request, *, whole: bool = True) -> Slices:
+        """Read the body again that a request came from. `whole`: what it says of the conversation is asked for, too."""
+        source = request.source
+        assert source is not None
+        members, said = read_object(source.data), Request(origin=self.origin)
+        unread: dict[str, Any] = dict(members)
+        if whole and not source.is_partial:
+            self.read(unread, said)
+        self.read_options(unread, said)
+        return Slices(said, members, source.places)
+
+    def _patch(self, request: Request, slices: Slices | None) -> Json | None:
+        """Return how the conversation as it came differs from the one that is written."""
+        assert slices is not None
+        written = self._written(request)
+        named = {option.key for option in self.options} | request.extra.keys()
+        if are_equal(written, {key: value for key, value in slices.members.items() if key not in named}):
+            return None  # which is soon known of most
+        as_it_came: Body = {}
+        self.write(as_it_came, self.rendering(request, OFFICIAL, {}))
+        return difference(written, as_it_came)
+
+    def _written(self, request: Request) -> Body:
+        """Return the conversation as this API has it, whatever body it came from."""
+        body: Body = {}
+        self.write(body, Rendering(request, self, OFFICIAL, self._defaults))
+        return body
+
     def unfold(self, request: Request) -> None:
-        """The inverse of `fold`: settings from the members that wait untyped in `extra`, under those typed already."""
+        """The inverse of `fold`: settings from the members that wait untyped in `extra`, under those typed already, and
+        the body that the request came from, if the patch still fits."""
+        members = request.extra
+        patch = request.archived.pop(PATCH, None)
+        self._unfold_options(request)
+        if patch is None:
+            if members:
+                request.source = SourceBody(msgspec.json.encode(members), is_partial=True)
+            return
+        try:
+            written = RawJson(msgspec.json.encode(self._written(request)))
+            data = msgspec.json.encode({**read_object(patched(written, patch)), **members})
+            again = self.parse_members(read_object(data)).items
+        except InvalidRequest:  # the archive was changed
+            return
+        places = {item.at: one.at for item, one in zip(request.items, again, strict=False)}
+        request.source = SourceBody(data, places)
+
+    def _unfold_options(self, request: Request) -> None:
         members, request.extra = request.extra, {}
         typed, request.settings = request.settings, Settings()
         self.read_options(members, request)

@@ -72,7 +72,7 @@ def unfolded(request: Request) -> Request:
     """A request that an archive keeps with its settings typed. Raises InvalidTranscript for what its API refuses."""
     api = origin_of(request.origin)
     if api is not None:
-        if request.extra:
+        if request.extra or request.archived:
             _unfold(api, request)
         for item in request.items if api.has_objects else ():
             if isinstance(item, ToolCall):

@@ -27,7 +27,7 @@ from turnscript.core.json_text import Json, plain, safe_json_string, same
 from turnscript.core.logprobs import TokenLogprob
 from turnscript.core.losses import Loss
 
-_NOT_COMPARED = frozenset({"as_object", "at", "paths", "words", "generated", "unread", "proofs"})
+_NOT_COMPARED = frozenset({"as_object", "at", "paths", "words", "generated", "unread", "proofs", "source"})
 
 
 class Comparable:
@@ -398,6 +398,15 @@ class Conversation(Struct, gc=False):
     tools: list[Tool] = []
 
 
+class SourceBody(Struct, frozen=True, gc=False):
+    """The body of an API that a request was read from. `places`: where in it stands what was read at another place, as
+    an item of an archive was. `is_partial`: it has settings alone, and is silent about the conversation."""
+
+    data: bytes
+    places: Mapping[str, str] = {}
+    is_partial: bool = False
+
+
 class Request(Comparable, Struct, eq=False, kw_only=True, gc=False):
     """A conversation and what is asked of the model.
 
@@ -406,7 +415,8 @@ class Request(Comparable, Struct, eq=False, kw_only=True, gc=False):
     a setting to its JSON path in the source where the API calls it otherwise, `words` members of items likewise (see
     `sources`). `archived`: what else an archive says. `generated`: ids of ours in the source, by item (`pairing`).
     `unread`: what of a transcript is not here as it stood there, as losses at their lines. `proofs`: the API whose
-    proofs its thoughts have, where that is another than `origin`.
+    proofs its thoughts have, where that is another than `origin`. `source`: the body that it came from, so that what is
+    unchanged goes back to its API as it came.
     """
 
     conversation: Conversation = msgspec.field(default_factory=Conversation)
@@ -420,6 +430,7 @@ class Request(Comparable, Struct, eq=False, kw_only=True, gc=False):
     generated: dict[str, str] = {}
     unread: list[Loss] = []
     proofs: str | None = None
+    source: SourceBody | None = None
 
     @property
     def items(self) -> list[Item]:

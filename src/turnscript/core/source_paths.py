@@ -1,5 +1,7 @@
 """Owns where things stood in their source: the JSON path of a part or a member, in the words of its API.
 
+What is unchanged stands in a body of that API as it came: `Slices` finds it.
+
 Who renders speaks of the model: the `id` of a tool result, part 1 of a content. The source may call that
 `tool_call_id`, or hold it in a member of its own, and a loss is for people who look at the source.
 """
@@ -7,8 +9,9 @@ Who renders speaks of the model: the `id` of a tool result, part 1 of a content.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
@@ -19,24 +22,24 @@ from turnscript.core.conversation import (
     Extra,
     Item,
     Part,
-    Refusal,
     Request,
     Response,
+    Settings,
+    SourceBody,
     System,
     Text,
     Thinking,
     ToolCall,
     ToolResult,
 )
-from turnscript.core.json_text import NULL, Json, json_of, read_object
+from turnscript.core.json_text import NULL, Json, json_of, read_list, read_object
 from turnscript.core.losses import Loss, UnnamedLoss
 from turnscript.core.losses import part_path as part_of_message
 
 Words = Mapping[str, str]
 """What an API calls a member of the model: `tool_result.id` is `tool_call_id`. Empty for one that it has no member for.
 
-`custom_call` is a tool call whose arguments are free text; an item that has a slot is asked for by that first,
-and before by `slot:shape`. `image`,
+`custom_call` is a tool call whose arguments are free text; an item that has a slot is asked for by that first. `image`,
 `document` and so on are parts; `function_tool` and `custom_tool` name the member of a tool that holds the others;
 `response.finish_reason` and `response.stop_sequence` are where an answer says why it ended. Any other member that
 begins with `response.` (`response.usage`) is an object in an answer's body of which some members have a name in the
@@ -63,14 +66,16 @@ _STRINGS = frozenset({"string", "input", "object"})
 
 _FIRST_PARTS = (".content[0]", ".output[0]")
 _PART = re.compile(r"\.content\[(\d+)\]")
+_PART_OF_MESSAGE = re.compile(r"(\$\.messages\[\d+\])\.content\[(\d+)\]")
+_STEP = re.compile(r"\.[^.\[]+|\[\d+\]")
 _TOOLS = "$.tools["
 _BLOCK = re.compile(r"\.content\[\d+\]$")
 
 
 def part_path(item: Item, index: int) -> str:
     """The source path of part `index` of an item. The parts of a tool result stand inside its own block; a system text
-    read from a list (`$.system[2]`) is its block's only part, as is a thought in a message; an assistant's refusal or
-    sound may stand beside its content. What a choice of an answer says is a member of it."""
+    read from a list (`$.system[2]`) is its block's only part, as is a thought in a message; an assistant's sound stands
+    beside its content. What a choice of an answer says is a member of it."""
     if isinstance(item, ToolResult):
         return f"{item.at}{_content_of(item)}[{index}]"
     if _is_block(item) or item.at.startswith(_CHOICE):
@@ -190,6 +195,7 @@ def in_source_words(request: Request, losses: list[Loss]) -> list[Loss]:
     """Losses at members of items and tools, as the model calls them, with the paths that these have in the source."""
     if request.origin is None or not losses:
         return losses
+    body = _Body(request.source)
     items: dict[str, Item] = {}
     silent: set[str] = set()
     for item in request.items:
@@ -201,7 +207,7 @@ def in_source_words(request: Request, losses: list[Loss]) -> list[Loss]:
         if loss.path.startswith(_TOOLS):
             found.append(loss)
         elif loss.path not in silent or not isinstance(loss, UnnamedLoss):
-            found += _in_words(loss, items, longest, request.words)
+            found += _in_words(loss, items, longest, request.words, body)
     return at_source(request, found)
 
 
@@ -261,7 +267,7 @@ def at_source(request: Request, losses: list[Loss]) -> list[Loss]:
             found.append(_tool_in_words(loss, request))
         else:
             found.append(loss if type(loss) is Loss else _plain(loss))
-    return texts_in_source(request, found)
+    return texts_in_source(request, _members_beside(request, found))
 
 
 def texts_in_source(request: Request, losses: list[Loss]) -> list[Loss]:
@@ -271,16 +277,180 @@ def texts_in_source(request: Request, losses: list[Loss]) -> list[Loss]:
         return losses
     # A long conversation has many items, and a loss in a few of them.
     items = [item for item in request.items if message_path(item.at) in messages or "[" not in item.at]
-    strings = {part_path(item, 0): _string_path(item) for item in items if _is_string(item, request.words)}
+    body = _Body(request.source)
+    strings = {part_path(item, 0): _string_path(item, body) for item in items if _is_string(item, request.words, body)}
     return [_at(loss, strings.get(loss.path, loss.path)) for loss in losses]
 
 
-def _is_string(item: Item, words: Words) -> bool:
+def _members_beside(request: Request, losses: list[Loss]) -> list[Loss]:
+    """Return losses of parts that stand in no content of the source at the member beside it that says them."""
+    found: list[Loss] = []
+    body = _Body(request.source)
+    for loss in losses:
+        place = _PART_OF_MESSAGE.match(loss.path)
+        refused = place is not None and body.get(f"{place[1]}.refusal") is not None
+        if place is not None and refused and int(place[2]) >= _count(body.get(f"{place[1]}.content")):
+            found.append(_at(loss, f"{place[1]}.refusal{loss.path[place.end() :]}"))
+        else:
+            found.append(loss)
+    return found
+
+
+def _count(content: Json | None) -> int:
+    """Return how many parts a content has, of which a text without a list is one."""
+    start = bytes(memoryview(content)[:1]) if content is not None else b"n"
+    return len(read_list(content)) if content is not None and start == b"[" else int(start != b"n")
+
+
+class _Body:
+    """The body that a request came from, for a look at what stands at a path. One that is not known has nothing."""
+
+    __slots__ = ("_known", "_source")
+
+    def __init__(self, source: SourceBody | None) -> None:
+        self._source = source
+        self._known: dict[str, Any] = {}
+
+    def get(self, path: str) -> Json | None:
+        """Return the value at a path of names and indexes; None where there is none."""
+        if self._source is None:
+            return None
+        if not self._known:
+            self._known["$"] = Json(self._source.data)
+        found: Any = self._known["$"]
+        at = "$"
+        for step in _STEP.findall(path):
+            inner = self._inner(at, found)
+            at += step
+            key: Any = step[1:] if step[0] == "." else int(step[1:-1])
+            there = key in inner if isinstance(inner, dict) else isinstance(key, int) and key < len(inner)
+            if not there:
+                return None
+            found = inner[key]
+        return found  # type: ignore[no-any-return]
+
+    def _inner(self, at: str, value: Json) -> Any:
+        inner = self._known.get(f"{at}/")
+        if inner is None:
+            start = bytes(memoryview(value)[:1])
+            inner = read_object(value) if start == b"{" else read_list(value) if start == b"[" else []
+            self._known[f"{at}/"] = inner
+        return inner
+
+
+class Option(Protocol):
+    """A member of a body that holds settings."""
+
+    @property
+    def key(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The settings."""
+        ...
+
+
+Runs = Iterator[tuple[Json | None, Sequence[Item]]]
+
+
+class Slices:
+    """The body that a request came from, read again. Where a message, an item, a setting or the tools are still what
+    the body says, that goes back to the API of origin as it came, whatever shape it has. All else is written anew.
+
+    `said` is what reading the body gives, `members` are its members as they came, `places` where in it items stand that
+    were read elsewhere.
+    """
+
+    __slots__ = ("_groups", "_lists", "_places", "members", "said")
+
+    def __init__(self, said: Request, members: dict[str, Json], places: Mapping[str, str]) -> None:
+        self.said = said
+        self.members = members
+        self._places = places
+        self._groups: dict[str, list[Item]] = {}
+        for item in said.items:
+            self._groups.setdefault(message_path(item.at), []).append(item)
+        self._lists: dict[str, list[Json]] = {}
+
+    def runs(self, items: Sequence[Item]) -> Runs:
+        """Yield items in runs: those of a message that is as it came with its slice, and all between with None."""
+        anew: list[Item] = []
+        for path, run in self._messages(items):
+            before = self._groups.get(path)
+            if before is None or not path.endswith("]") or not _are_same(run, before):
+                anew += run
+                continue
+            if anew:
+                yield None, anew
+                anew = []
+            yield self._slice(path), run
+        if anew:
+            yield None, anew
+
+    def settings(self, request: Request, options: Iterable[Option]) -> dict[str, Json | None]:
+        """Return the members that settings came as, of which nothing has changed; None where there was no member."""
+        said = self.said
+        changed = {
+            field
+            for field in Settings.__struct_fields__
+            if getattr(said.settings, field) != getattr(request.settings, field)
+        }
+        return {
+            option.key: self.members.get(option.key)
+            for option in options
+            if changed.isdisjoint(option.fields) and said.extra.get(option.key) == request.extra.get(option.key)
+        }
+
+    def place(self, item: Item) -> str:
+        """Return where an item stands in the body, or stood where it was read."""
+        return self._places.get(item.at, item.at)
+
+    def member(self, name: str, items: Sequence[Item]) -> Json | None:
+        """Return a member as it came, if it says these items and no other."""
+        at = f"$.{name}"
+        said = [item for item in self.said.items if item.at == at or item.at.startswith(f"{at}[")]
+        return self.members[name] if said and _are_same(items, said) else None
+
+    def _messages(self, items: Sequence[Item]) -> Iterator[tuple[str, list[Item]]]:
+        run: list[Item] = []
+        before = ""
+        for item in items:
+            path = message_path(self.place(item))
+            if run and path != before:
+                yield before, run
+                run = []
+            run.append(item)
+            before = path
+        if run:
+            yield before, run
+
+    def _slice(self, path: str) -> Json:
+        name, _, index = path.removeprefix("$.").partition("[")
+        if name not in self._lists:
+            self._lists[name] = read_list(self.members[name])
+        return self._lists[name][int(index[:-1])]
+
+
+def _are_same(items: Sequence[Item], before: Sequence[Item]) -> bool:
+    return len(items) == len(before) and all(map(_is_same, items, before))
+
+
+def _is_same(item: Item, before: Item) -> bool:
+    """Return whether an item is what was read. One that was to go on may be finished now: where it stands says that."""
+    return item == before or (before.open and not item.open and replace(item, open=True) == before)
+
+
+def _is_string(item: Item, words: Words, body: _Body) -> bool:
     """Whether the first part of an item stands in no list in its source."""
     content: list[Part] = getattr(item, "content", [])
-    shape = _shape(item)
     if not content or type(content[0]) is not Text or content[0].extra or part_path(item, 0) == item.at:
         return False
+    held = body.get(content_path(item)) if "[" in item.at else None
+    if held is not None:
+        return bytes(held)[:1] != b"["
+    shape = _shape(item)
     if shape and "[" in item.at:
         return shape in _STRINGS
     usual = isinstance(item, ToolResult) or words.get("content") == "string" or "[" not in item.at
@@ -291,11 +461,12 @@ def _shape(item: Item) -> str:
     return item.hints.shape if item.hints is not None else ""
 
 
-def _string_path(item: Item) -> str:
+def _string_path(item: Item, body: _Body) -> str:
     """The source path of that part: the content, or for a member of the body (`$.input`) what the member holds."""
     if "[" in item.at:
         return content_path(item)
-    return f"{item.at}[0]" if _shape(item) == "list" else item.at
+    held = body.get(item.at)
+    return f"{item.at}[0]" if held is not None and bytes(held)[:1] == b"[" else item.at
 
 
 def _tool_in_words(loss: Loss, request: Request) -> Loss:
@@ -323,12 +494,12 @@ def _leads_into(path: str, key: str) -> bool:
     return path.startswith(f".{key}") and path[len(key) + 1 : len(key) + 2] in ("", ".", "[")
 
 
-def _in_words(loss: Loss, items: Mapping[str, Item], longest: int, words: Words) -> list[Loss]:
+def _in_words(loss: Loss, items: Mapping[str, Item], longest: int, words: Words, body: _Body) -> list[Loss]:
     for at in _prefixes(loss.path, longest):
         if at in items:
             item, unnamed_one = items[at], isinstance(loss, UnnamedLoss)
             members = _unnamed_of(item, loss.path[len(at) :], words)
-            return [_at(loss, _path(item, member, words, unnamed=unnamed_one)) for member in members]
+            return [_at(loss, _path(item, member, words, body, unnamed=unnamed_one)) for member in members]
     return [loss]
 
 
@@ -365,7 +536,7 @@ def _prefixes(path: str, longest: int) -> Iterable[str]:
             yield path[:end]
 
 
-def _path(item: Item, member: str, words: Words, *, unnamed: bool) -> str:
+def _path(item: Item, member: str, words: Words, body: _Body, *, unnamed: bool) -> str:
     content: list[Part] = getattr(item, "content", [])
     found = _PART.match(member)
     if found and int(found[1]) < len(content):
@@ -380,10 +551,11 @@ def _path(item: Item, member: str, words: Words, *, unnamed: bool) -> str:
     if item.at.endswith(".function_call"):  # the one call whose members stand in no object of their own
         return item.at + member
     kind = "custom_call" if isinstance(item, ToolCall) and item.custom else item.kind
-    if item.hints is not None and (slot := item.hints.slot):
-        asked = (f"{slot}:{item.hints.shape}", slot)
-        kind = next((one for one in asked if f"{one}{member}" in words), kind)
-    return item.at + _worded(words, kind, member)
+    if item.hints is not None and f"{item.hints.slot}{member}" in words:
+        kind = item.hints.slot
+    path = item.at + _worded(words, kind, member)
+    own = item.at + member  # some calls of one kind name a member as the model does, others as its API does
+    return own if body.get(path) is None and body.get(own) is not None else path
 
 
 def _kind(part: Part) -> str:
@@ -410,7 +582,4 @@ def _beside(item: Item, part: Part) -> str:
     """The member beside the content that says a part, if one does."""
     if not isinstance(item, Assistant) or not item.at.startswith("$.messages["):
         return ""
-    last = part is item.content[-1]  # others stand in the content
-    if isinstance(part, Refusal) and last and item.hints is not None and item.hints.slot == "refusal":
-        return "refusal"
     return "audio" if isinstance(part, Audio) and part.id is not None else ""

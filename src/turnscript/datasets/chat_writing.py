@@ -28,7 +28,6 @@ from turnscript.core.conversation import (
     System,
     Text,
     Thinking,
-    ToolResult,
     ToolsChange,
     User,
     text_content,
@@ -109,7 +108,6 @@ def _messages(example: Example, losses: list[Loss]) -> list[Body]:
     """Return the messages: everything but the tools."""
     request, api = example.request, chat_api()
     own = request.origin == api.origin
-    exact = own and not any(map(_says_more, request.items))
     weights = {**example.weights, **dict.fromkeys(example.context, 0.0)}
     pairs = [(at, item) for at, item in enumerate(request.items) if type(item) is not ToolsChange]
     spelled = objects_in_one_spelling([item for _, item in pairs])
@@ -119,7 +117,7 @@ def _messages(example: Example, losses: list[Loss]) -> list[Body]:
     if weights:
         items = _weighed(items, [weights.get(at) for at, _ in pairs])
     losses += _doubts(items)
-    written = Request(conversation=Conversation(items=items), origin=api.origin if exact else None, words=request.words)
+    written = Request(conversation=Conversation(items=items), origin=api.origin if own else None, words=request.words)
     rendering = api.rendering(written, OFFICIAL, {})
     body: Body = {}
     api.write(body, rendering)
@@ -135,26 +133,17 @@ def _doubts(items: Sequence[Item]) -> Iterator[Loss]:
             yield from [Loss(item.at, "approximated", _THOUGHT) for item in members if has_doubt(item)]
 
 
-def _says_more(item: Item) -> bool:
-    """Return whether an item says what no message does, so that the API must write it as one from elsewhere."""
-    if isinstance(item, Thinking):
-        proofs = (item.signature, item.redacted, item.encrypted, item.id)
-        return bool(item.summary) or item.of != "reason" or any(one is not None for one in proofs)
-    return isinstance(item, ToolResult) and (item.status, item.item_id, item.namespace) != (None, None, None)
-
-
 def _own(item: Item, losses: list[Loss]) -> Item:
-    """Return an item of the API itself: as it came, but that how a content is written does not depend on how it was."""
+    """Return an item of the API itself without unnamed members that say nothing."""
     own = item.hints
-    shape = own is not None and own.shape and getattr(item, "content", True)
     envelope = _told(own.envelope, message_path(item.at), losses) if own is not None else {}
     extra = _told(item.extra, item.at, losses)
-    if not shape and len(extra) == len(item.extra) and (own is None or len(envelope) == len(own.envelope)):
+    if len(extra) == len(item.extra) and (own is None or len(envelope) == len(own.envelope)):
         return item
     found = copy(item)
     found.extra = extra
     if own is not None:
-        found.hints = replace(own, shape="" if shape else own.shape, envelope=envelope)
+        found.hints = replace(own, envelope=envelope)
     return found
 
 

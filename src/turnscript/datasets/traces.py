@@ -221,13 +221,10 @@ def check(items: Sequence[Item], empty: str = "$") -> None:
             _check_role(item)
         elif isinstance(item, User | Assistant | System | Thinking):
             says = says or any(type(part) is not Text or part.text for part in item.content)
-            if not item.content and item.hints is not None and item.hints.shape in _NOTHING:
+            if not item.content and type(item) is not Thinking:
                 raise BadRow(Code.SHAPE, "the message has no content", path=f"{item.at}.content")
     if not says:
         raise BadRow(Code.EMPTY, "nobody says anything" if items else "there is no message", path=empty)
-
-
-_NOTHING = ("null", "absent")
 
 
 def _check_call(call: ToolCall, waiting: bool) -> None:

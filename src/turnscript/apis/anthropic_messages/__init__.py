@@ -36,7 +36,7 @@ from msgspec import Raw
 from turnscript.apis.anthropic_messages.blocks import MESSAGES, SYSTEM, WORDS, items_of, read_messages, system_items
 from turnscript.apis.anthropic_messages.errors import encoded, error_body
 from turnscript.apis.anthropic_messages.response import ORIGIN, read_response, write_response
-from turnscript.apis.anthropic_messages.serving import IN_MESSAGES, SERVING
+from turnscript.apis.anthropic_messages.serving import SERVING
 from turnscript.apis.anthropic_messages.settings import OPTIONS
 from turnscript.apis.anthropic_messages.stream_reading import IDLE, Message, claims_event
 from turnscript.apis.anthropic_messages.stream_writing import StreamWriter
@@ -45,11 +45,11 @@ from turnscript.apis.anthropic_messages.writing import JOINS, Writer
 from turnscript.apis.api import OFFICIAL, SEED, Api, Body, Option, Rendering, Reply
 from turnscript.apis.shared.stream_reader import StreamReader
 from turnscript.core.call_pairing import drop_generated_ids
-from turnscript.core.conversation import Assistant, Request, Response, System, Text, ToolCall, ToolResult
+from turnscript.core.conversation import Assistant, Request, Response, Text, ToolCall, ToolResult
 from turnscript.core.errors import TurnscriptError
 from turnscript.core.json_text import Json, plain
 from turnscript.core.losses import Indexed, Loss
-from turnscript.core.message_groups import hints, mark_turns
+from turnscript.core.message_groups import mark_turns
 from turnscript.core.payloads import Source
 from turnscript.core.wire import missing
 
@@ -196,14 +196,8 @@ class AnthropicMessages(Api):
             items += system_items(system)
         if "messages" not in members:
             raise missing("$", "messages", "an array of messages")
-        leading = True
         for index, wire in enumerate(read_messages(members.pop("messages"), "$.messages")):
-            message = items_of(wire, _PLACES[index])
-            if leading:
-                leading = isinstance(message[0], System)
-                if leading:
-                    hints(message[0]).slot = IN_MESSAGES
-            mark_turns(items, message, JOINS)
+            mark_turns(items, items_of(wire, _PLACES[index]), JOINS)
         _pair(request)
         # In a request, a last text of the assistant's is to be continued; in bare messages it is what was said.
         if items and type(last := items[-1]) is Assistant and "max_tokens" in members:
@@ -216,11 +210,13 @@ class AnthropicMessages(Api):
         """Write `system`, `messages` and `tools`."""
         writer = Writer(rendering)
         writer.write(body)
-        if not writer.native:
-            rendering.lose_end()
+        rendering.lose_end()
         if "max_tokens" in body:
             _report_prefill(writer, body["messages"])
-        if rendering.request.tools or writer.changes:
+        kept = None if writer.changes else rendering.kept_tools("tools")
+        if kept is not None:
+            body |= kept
+        elif rendering.request.tools or writer.changes:
             tools = ToolWriter(rendering).write(writer.changes)
             if tools:
                 body["tools"] = tools

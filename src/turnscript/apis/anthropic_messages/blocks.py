@@ -21,7 +21,6 @@ from turnscript.core.conversation import (
     Assistant,
     Document,
     Extra,
-    Hints,
     Image,
     Item,
     Opaque,
@@ -33,7 +32,6 @@ from turnscript.core.conversation import (
     ToolCall,
     ToolResult,
     User,
-    single_text,
 )
 from turnscript.core.json_text import Json, json_of, plain, read_list, read_object, text_of
 from turnscript.core.losses import Indexed
@@ -265,8 +263,6 @@ def _thinking(block: ThinkingBlock, at: str) -> Thinking:
     item = Thinking(content=content, extra=extra_of(block.rest), at=at)
     if block.signature is not UNSET:
         item.signature = block.signature
-    elif "signature" not in item.extra:
-        item.hints = Hints(shape="absent")
     return item
 
 
@@ -295,18 +291,16 @@ def _tool_result(block: ToolResultBlock, at: str) -> ToolResult:
     if block.cache_control is not UNSET or block.rest:
         item.extra = block_extra(block)
     if not isinstance(content, str):
-        shape = _place_content(item, content)
-        if shape or single_text(item.content) is not None:
-            item.hints = Hints(shape=shape or "list")
+        _place_content(item, content)
     return item
 
 
-def _place_content(item: ToolResult | System, content: list[PartBlock] | UnsetType) -> str:
-    """Give an item its parts and name the shape that they had if there are none."""
+def _place_content(item: ToolResult | System, content: list[PartBlock] | UnsetType) -> None:
+    """Give an item its parts. A null, which the slow reader keeps with the unnamed members, has none."""
     if content is not UNSET:
         item.content = _parts(content)
-        return "" if content else "empty"
-    return "null" if item.extra.pop("content", None) else "absent"
+    else:
+        item.extra.pop("content", None)
 
 
 _ITEMS: dict[type, Callable[[Any, str], Item]] = {
@@ -337,11 +331,11 @@ def _turn(message: UserMessage | AssistantMessage, speaker: type[User | Assistan
     content = message.content
     items: list[Item]
     if isinstance(content, str):
-        items = [speaker(content=[Text(text=content)], hints=Hints(shape="string"), at=at)]
+        items = [speaker(content=[Text(text=content)], at=at)]
     elif content:
         items = _split(content, speaker, at)
     else:
-        items = [speaker(hints=Hints(shape="empty"), at=at)]
+        items = [speaker(at=at)]
     if message.rest:
         if isinstance(items[0], speaker):
             items[0].extra = extra_of(message.rest)
@@ -376,11 +370,8 @@ def _system_message(message: SystemMessage, at: str) -> System:
     content = message.content
     if isinstance(content, str):
         item.content = [Text(text=content)]
-        shape = "string"
     else:
-        shape = _place_content(item, content)
-    if shape:
-        item.hints = Hints(shape=shape)
+        _place_content(item, content)
     return item
 
 
@@ -389,6 +380,4 @@ def system_items(value: Any) -> list[Item]:
     content = _read_system(value, "$.system")
     if isinstance(content, str):
         return [System(content=[Text(text=content)], at="$.system")]
-    items: list[Item] = [System(content=[part], at=_SYSTEM[index]) for index, part in enumerate(_parts(content))]
-    hints(items[0]).shape = "list"
-    return items
+    return [System(content=[part], at=_SYSTEM[index]) for index, part in enumerate(_parts(content))]

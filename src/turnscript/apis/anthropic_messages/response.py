@@ -117,7 +117,7 @@ def item_of(block: Json, index: int) -> Item:
     item = items_of(message, "$")[0]
     item.at = place
     if isinstance(item, Thinking):
-        item.signature, item.hints = item.signature or None, None
+        item.signature = item.signature or None
     elif isinstance(item, ToolCall):
         item.id = item.id or None
     elif isinstance(item, Assistant) and item.content[0].extra.get("citations") == NULL:

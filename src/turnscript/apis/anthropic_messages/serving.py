@@ -25,7 +25,6 @@ from turnscript.apis.serving import CacheVerdict, Diagnosing, EffortChange, Mode
 from turnscript.core.conversation import Item, Opaque, Request, System, Text, Tool
 from turnscript.core.errors import InvalidRequest
 from turnscript.core.json_text import Json, json_of, plain, read_object
-from turnscript.core.message_groups import slot_of
 
 _REASONS = {
     "unknown": "previous_message_not_found",
@@ -152,8 +151,7 @@ def as_function(tool: Tool) -> Tool | None:
 
 
 THREAD, CONFIG, COMPACTION = "$.thread", "output_config", "compaction"
-IN_MESSAGES = "message"
-"""The slot of a system text that stands among the messages, before any other."""
+_IN_MESSAGES = "$.messages["
 
 
 def _count(tokens: int) -> bytes:
@@ -225,7 +223,7 @@ def _refusal(request: Request) -> InvalidRequest | None:
 
 def _unasked(request: Request) -> InvalidRequest | None:
     """A system text alone is no turn of anybody's."""
-    said = [item for item in request.items if not isinstance(item, System) or slot_of(item) == IN_MESSAGES]
+    said = [item for item in request.items if not isinstance(item, System) or item.at.startswith(_IN_MESSAGES)]
     return unseen(said) if said else unasked("$.messages", "message")
 
 

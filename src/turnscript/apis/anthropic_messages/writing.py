@@ -1,9 +1,7 @@
 """Owns writing items as messages: the top-level `system`, the turns, and what each kind of item and part becomes.
 
-Three kinds of requests come here. Of a *native* one, read from this API, everything goes back as it came. A *foreign*
-one comes from another API: its shapes and unnamed members mean nothing here, and its proofs of thinking are not sent.
-One without an origin was built by hand or read from a prompt: its shapes and members are meant, the rest is as for
-foreign ones.
+A message that came from this API and is unchanged goes back as it came. All others are arranged as the API wants it. Of
+a *foreign* request, one from another API, unnamed members mean nothing here, and proofs of thinking are not sent.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from typing import Any, TypeVar, cast
 from msgspec.structs import replace
 
 from turnscript.apis.anthropic_messages.blocks import content_text
-from turnscript.apis.anthropic_messages.settings import is_native
 from turnscript.apis.api import SEED, Body, Rendering
 from turnscript.core import message_groups as grouping
 from turnscript.core.call_pairing import call_ids, distinct_ids, legal_id, told
@@ -42,7 +39,7 @@ from turnscript.core.conversation import (
 from turnscript.core.data_urls import data_url, is_data_url, taken_apart
 from turnscript.core.json_text import Json, is_object, read_object
 from turnscript.core.losses import LossKind
-from turnscript.core.message_groups import group, shape_of, side_of, slot_of
+from turnscript.core.message_groups import group, side_of
 from turnscript.core.source_paths import NOT_HERE, message_path, part_path
 
 _PLAIN = "text/plain"
@@ -107,8 +104,8 @@ class PartWriter:
 
     def _text_source(self, part: Document, path: str) -> Body | None:
         """A text that came as bytes, as a text: bytes are taken of PDF alone. None for any other document."""
-        kind, own = part.media_type or "", self.rendering.request.origin == self.rendering.origin
-        if own or part.data is None or not kind.startswith("text/"):
+        kind = part.media_type or ""
+        if part.data is None or not kind.startswith("text/"):
             return None
         try:
             text = b64decode(part.data, validate=True).decode()
@@ -132,7 +129,7 @@ class PartWriter:
     def _apart(self, part: Media, path: str) -> Media:
         """The part with its media type and its base64 text in two places, where another API says both in one string."""
         said = part.data if part.data is not None else part.url
-        if said is None or not is_data_url(said) or part.media_type is not None or is_native(self.rendering):
+        if said is None or not is_data_url(said) or part.media_type is not None:
             return part
         found = taken_apart(said)
         if found is None:
@@ -225,7 +222,7 @@ class Writer:
         self.rendering = rendering
         self.items = rendering.request.items
         self.foreign = rendering.foreign
-        self.native = is_native(rendering)
+        self.own = rendering.request.origin == rendering.origin
         self.seed = rendering.profile == SEED
         # A method of its own for the places would hold all in a circle, which only the collector of garbage opens.
         self.parts = PartWriter(rendering, partial(place_among, self.items))
@@ -263,9 +260,8 @@ class Writer:
 
     def _id(self, item: ToolCall | ToolResult) -> str:
         source = item.id if item.id is not None else self._source_id(item)
-        if self.native:
-            return source
-        if item.id is None and (detail := told(self.rendering.request, item, source)):
+        # In a request of this API it was generated before.
+        if item.id is None and not self.own and (detail := told(self.rendering.request, item, source)):
             self.lose(item, "", "invented", detail)
         legal = legal_id(source)
         if legal != source:
@@ -292,18 +288,37 @@ class Writer:
         if self.seed or self.rendering.flags["mid_system"] == "hoist":
             top = top + self._hoisted(items)
             items = [item for item in items if not isinstance(item, System)]
-        system = self._system([item for item in top if isinstance(item, System)])
+        slices = self.rendering.slices
+        system: Any = slices.member("system", top) if slices is not None else None
+        if system is None:
+            system = self._system([item for item in top if isinstance(item, System)])
         if system is not None:
             body["system"] = system
-        if not self.native:
-            items = self._results_first(self._without_strangers(items))
+        messages: list[Any] = []
+        called: set[str] = set()  # the calls of a message that is as it came
+        for value, run in self.rendering.runs(items):
+            if value is None:
+                messages += self._arranged(run, called)
+                called = set()
+                continue
+            messages.append(value)
+            called = {item.id for item in run if isinstance(item, ToolCall) and item.id is not None}
+            self._called |= called
+            self._names |= {item.id: item.name for item in run if isinstance(item, ToolCall) and item.id is not None}
+            self.spoken = next((item for item in reversed(run) if isinstance(item, Assistant)), self.spoken)
+        body["messages"] = messages
+
+    def _arranged(self, items: Sequence[Item], called: set[str]) -> list[Any]:
+        """Items as messages, in the order that this API takes. `called`: the calls of the message before."""
+        items = self._results_first(self._without_strangers(items), called)
         groups = [[item] for item in items] if self.seed else group(items, JOINS, SIDES)
-        body["messages"] = [message for one in groups if (message := self._message(one)) is not None]
+        return [message for one in groups if (message := self._message(one)) is not None]
 
     def _leading(self, items: Sequence[Item]) -> int:
         """How many items at the start make up the top-level `system`."""
+        slices = self.rendering.slices
         for index, item in enumerate(items):
-            if not isinstance(item, System) or (not self.foreign and slot_of(item) == "message"):
+            if not isinstance(item, System) or (slices is not None and slices.place(item).startswith("$.messages[")):
                 return index
         return len(items)
 
@@ -323,10 +338,10 @@ class Writer:
                 kept.append(item)
         return kept
 
-    def _results_first(self, items: Sequence[Item]) -> list[Item]:
+    def _results_first(self, items: Sequence[Item], called: set[str]) -> list[Item]:
         """Results right after the calls that they answer: this API takes them nowhere else."""
         ordered: list[Item] = []
-        open_calls: set[str] = set()
+        open_calls = called
         front, in_turn = 0, False
         for item in items:
             if side_of(item, SIDES) == "assistant":
@@ -372,7 +387,7 @@ class Writer:
 
     def _as_blocks(self, items: Sequence[System], blocks: Sequence[Any]) -> bool:
         """Whether a string could not say what the blocks say, or a list is asked for."""
-        if self.rendering.flags["system"] == "blocks" or (not self.foreign and shape_of(items[0]) == "list"):
+        if self.rendering.flags["system"] == "blocks" or (self.own and len(items) > 1):
             return True
         return (len(items) == 1 and len(blocks) > 1) or not all(map(is_plain_block, blocks))
 
@@ -386,11 +401,11 @@ class Writer:
             block = self._block(part, item, index)
             if block is None:
                 continue
-            if (self.seed or not self.native) and not is_plain_block(block):
+            if not is_plain_block(block):
                 block = self._system_text(block, self.parts.path(item, index))
             if block is not None:
                 blocks.append(block)
-        if not blocks and not self.native:
+        if not blocks:
             self.lose(item, "", "dropped", "a system text needs text here")
         return blocks
 
@@ -407,16 +422,9 @@ class Writer:
 
     def _system_message(self, item: System) -> Body | None:
         blocks = self._system_blocks(item)
-        if not blocks and not self.native:
+        if not blocks:
             return None
         message: Body = {"role": "system", "content": blocks}
-        shape = "" if self.foreign else shape_of(item)
-        if shape == "string" and len(blocks) == 1 and is_plain_block(blocks[0]):
-            message["content"] = blocks[0]["text"]
-        elif shape == "null" and not blocks:
-            message["content"] = None
-        elif shape == "absent" and not blocks:
-            del message["content"]
         if item.extra:
             self.rendering.put_extra(message, item.extra, self.at(item))
         return message
@@ -441,16 +449,14 @@ class Writer:
             _BLOCKS[type(item)](self, item, blocks, message)
             if item.hints is not None and item.hints.envelope:
                 self.rendering.put_envelope(message, item, message_path(self.at(item)))
-        if self.blank and not self.native and _is_blank(blocks):
+        if self.blank and _is_blank(blocks):
             blocks[:] = [block for block in blocks if not is_text(block)]
             self._lose_blanks(items)
             self.spoken = spoken
-        if not blocks and not self.native:
+        if not blocks:
             if len(items) == 1 and isinstance(first, User | Assistant):
                 self.lose(first, "", "dropped", "a message without content is not accepted here")
             return None
-        if len(blocks) == 1 and not (self.foreign or self.seed) and shape_of(first) == "string":
-            message["content"] = blocks[0]["text"] if is_plain_block(blocks[0]) else blocks
         return message
 
     def _speech(self, item: User | Assistant, blocks: list[Any], message: Body) -> None:
@@ -463,7 +469,7 @@ class Writer:
             block = self._block(part, item, index)
             if block is not None:
                 blocks.append(block)
-        if self.crowded and not item.content and not self.native:
+        if self.crowded and not item.content:
             self.lose(item, ".content", "dropped", "a text without parts is nothing here")
         if item.extra:
             self.rendering.put_extra(message, item.extra, self.at(item))
@@ -477,7 +483,7 @@ class Writer:
     def _block(self, part: Part, item: Item, index: int) -> Any:
         """The block for a part, or None when there is none (reported): the API refuses an empty text."""
         block = self.parts.write(part, item, index)
-        if self.native or not is_text(block) or block["text"]:
+        if not is_text(block) or block["text"]:
             self.blank = self.blank or (is_text(block) and block["text"].isspace())
             return block
         self.rendering.lose(self.parts.path(item, index), "dropped", "an empty text is not accepted here")
@@ -506,15 +512,14 @@ class Writer:
         if item.redacted is not None and proved:
             return {"type": "redacted_thinking", "data": item.redacted}
         texts = [part.text for part in item.content if isinstance(part, Text)]
-        if not self.native:
-            texts = self._foreign_thought(item, texts)
-            if not any(texts) and not (proved and item.signature):
-                self.lose(item, "", "dropped", "a thought without text is nothing here")
-                return None
+        texts = self._foreign_thought(item, texts)
+        if not any(texts) and not (proved and item.signature):
+            self.lose(item, "", "dropped", "a thought without text is nothing here")
+            return None
         block: Body = {"type": "thinking", "thinking": "".join(texts)}
         if item.signature is not None and proved:
             block["signature"] = item.signature
-        elif self.foreign or not (shape_of(item) == "absent" or "signature" in item.extra):
+        elif self.foreign or "signature" not in item.extra:
             block["signature"] = ""
         return block
 
@@ -558,8 +563,7 @@ class Writer:
                 self.lose(item, "", "approximated", "white space around the arguments is no part of an object")
         if item.extra:
             self.rendering.put_extra(block, item.extra, self.at(item))
-        if not self.native:
-            self._foreign_call(item, block)
+        self._foreign_call(item, block)
         blocks.append(block)
 
     def _foreign_call(self, item: ToolCall, block: Body) -> None:
@@ -572,18 +576,12 @@ class Writer:
 
     def _tool_result(self, item: ToolResult, blocks: list[Any], message: Body) -> None:
         block: Body = {"type": "tool_result", "tool_use_id": self._id(item)}
-        hints = item.hints
-        shape = "" if hints is None or self.foreign else hints.shape
-        text = single_text(item.content) if shape != "list" or self.seed else None
+        text = single_text(item.content)
         parts = self._result_parts(item) if text is None else []
         if text is not None:
             block["content"] = text
-        elif len(parts) == 1 and is_plain_block(parts[0]) and (shape != "list" or self.seed):
-            block["content"] = parts[0]["text"]
-        elif parts or shape not in ("absent", "null"):
-            block["content"] = parts
-        elif shape == "null":
-            block["content"] = None
+        else:
+            block["content"] = parts[0]["text"] if len(parts) == 1 and is_plain_block(parts[0]) else parts
         if item.status is not None:
             if item.status in ("error", "ok"):
                 block["is_error"] = item.status == "error"
@@ -591,14 +589,10 @@ class Writer:
                 self.lose(item, ".status", "dropped", "a result has failed or not here, and nothing else")
         if item.extra:
             self.rendering.put_extra(block, item.extra, self.at(item))
-        if not self.native:
-            self._foreign_result(item)
+        self._foreign_result(item)
         blocks.append(block)
 
     def _result_parts(self, item: ToolResult) -> list[Any]:
-        text = single_text(item.content)
-        if text is not None:
-            return [{"type": "text", "text": text}]
         parts = []
         for index, part in enumerate(item.content):
             block = self._block(part, item, index)

@@ -107,8 +107,7 @@ class OpenAIChat(Api):
         """Messages and tools."""
         target = Target(rendering, self.origin)
         body["messages"] = write_messages(target)
-        if not target.exact:
-            rendering.lose_end()
+        rendering.lose_end()
         if rendering.request.tools or target.changes:
             write_tools(body, target)
         for key in ("tool_choice", "function_call") if target.seed else ():

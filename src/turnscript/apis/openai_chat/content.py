@@ -53,7 +53,6 @@ from turnscript.core.conversation import (
     Text,
     Thinking,
     readable,
-    single_text,
 )
 from turnscript.core.data_urls import data_url, split_data_url
 from turnscript.core.errors import InvalidRequest
@@ -67,9 +66,6 @@ BREAKPOINT = "prompt_cache_breakpoint"
 _SHARED = (BREAKPOINT,)
 _PLAIN_TEXT = {"type", "text"}
 
-EMPTY_SHAPES: dict[str, Any] = {"null": None, "empty": []}
-"""Contents without parts that have a value of their own."""
-
 
 # Reading.
 
@@ -79,17 +75,6 @@ def parts_of(content: Any) -> list[Part]:
     if not content:
         return []
     return [_READERS[type(part)](part) for part in content]
-
-
-def shape_of_content(content: Any, parts: list[Part]) -> str:
-    """The hint for a content that is no string, if `contents` would write it otherwise."""
-    if content is UNSET:
-        return "absent"
-    if content is None:
-        return "null"
-    if not content:
-        return "empty"
-    return "list" if single_text(parts) is not None else ""
 
 
 def _read_text(part: TextPart) -> Part:

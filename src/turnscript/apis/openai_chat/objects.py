@@ -52,11 +52,6 @@ BOTH = "reasoning_content+reasoning"
 NOTHING = "{}"
 """The arguments of a call that has none."""
 
-CONTENT_ABSENT, INDEXED = "absent", "index"
-NO_ARGUMENTS = {"no-arguments": UNSET, "null-arguments": None, "empty-arguments": ""}
-"""Words in the shape of a call, with a space between two: its message has no content, its entry says its own place in
-the list, as some servers have it and their clients send it back, or says its arguments so, which are none."""
-
 
 # Content parts, tagged by `type`.
 

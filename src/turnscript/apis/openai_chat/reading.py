@@ -1,10 +1,6 @@
 """Owns the way from messages to items.
 
 One message gives one item, but for the assistant's: it is taken apart into thinking, text and calls, in this order.
-
-`hints.slot` says where something stood: `reasoning` (not `reasoning_content`, or `BOTH`), `refusal` (the message's
-member, not a part), `function_call` and `function` (the deprecated forms, which have no id), `function_call.id` (the
-same with an id, as the Universal document writes it), `tool_calls` and `tool` (the usual forms, but without an id).
 """
 
 from __future__ import annotations
@@ -15,12 +11,8 @@ from typing import Any
 from msgspec import UNSET
 
 from turnscript.apis.api import extra_of, leftover
-from turnscript.apis.openai_chat.content import apart, parts_of, shape_of_content
+from turnscript.apis.openai_chat.content import apart, parts_of
 from turnscript.apis.openai_chat.objects import (
-    BOTH,
-    CONTENT_ABSENT,
-    INDEXED,
-    NO_ARGUMENTS,
     NOTHING,
     NULL,
     AssistantMessage,
@@ -45,7 +37,6 @@ from turnscript.core.conversation import (
     Assistant,
     Audio,
     Extra,
-    Hints,
     Item,
     Opaque,
     Part,
@@ -60,7 +51,7 @@ from turnscript.core.conversation import (
 )
 from turnscript.core.json_text import Json, plain, read_list
 from turnscript.core.losses import Indexed
-from turnscript.core.message_groups import hints, mark_turns, slot_of
+from turnscript.core.message_groups import hints, mark_turns
 from turnscript.core.source_paths import says_nothing
 from turnscript.core.wire import Verbatim, Wire, mismatch, missing
 
@@ -105,31 +96,28 @@ def _pair(request: Request, items: list[Item]) -> None:
 
 
 def _correlate(items: list[Item]) -> None:
-    """Give results what they leave to their call: the name where they have none, and whether it was custom.
-
-    A function message says its name. To one that does not, no call may give one: it would come back with it.
-    """
+    """Give results what they leave to their call: the name where they have none, and whether it was custom."""
     ids = call_ids(items)
     calls: dict[str, ToolCall] = {}
     for index, item in enumerate(items):
         if type(item) is ToolCall:
             calls[ids[index]] = item
         elif type(item) is ToolResult and (call := calls.get(ids[index])):
-            if item.name is None and slot_of(item) != "function":
+            if item.name is None:
                 item.name = call.name
             item.custom = call.custom
 
 
-def _content(message: Any) -> tuple[list[Part], str]:
-    """The parts and the shape of a message's content."""
+def _content(message: Any) -> list[Part]:
+    """The parts of a message's content."""
     content = message.content
     if type(content) is str:
-        return [Text(text=content)], ""
-    if content is UNSET and message.rest and message.rest.get("content") is not None:
-        del message.rest["content"]  # the slow reader keeps a null with the unnamed members
-        content = None
-    parts = parts_of(content)
-    return parts, shape_of_content(content, parts)
+        return [Text(text=content)]
+    if content is UNSET and message.rest:
+        if message.rest.get("content") is not None:
+            del message.rest["content"]  # the slow reader keeps a null with the unnamed members
+        return []
+    return parts_of(content)
 
 
 def _read_developer(message: DeveloperMessage, at: str, items: list[Item]) -> None:
@@ -137,39 +125,28 @@ def _read_developer(message: DeveloperMessage, at: str, items: list[Item]) -> No
 
 
 def _read_system(message: SystemMessage | DeveloperMessage, at: str, items: list[Item], role: str = "system") -> None:
-    content, shape = _content(message)
-    item = System(content=content, role=role, name=given(message.name), extra=extra_of(message.rest), at=at)
-    if shape:
-        item.hints = Hints(shape=shape)
-    items.append(item)
+    content, name = _content(message), given(message.name)
+    items.append(System(content=content, role=role, name=name, extra=extra_of(message.rest), at=at))
 
 
 def _read_user(message: UserMessage, at: str, items: list[Item]) -> None:
-    content, shape = _content(message)
-    item = User(content=content, name=given(message.name), extra=extra_of(message.rest), at=at)
-    if shape:
-        item.hints = Hints(shape=shape)
-    items.append(item)
+    content = _content(message)
+    items.append(User(content=content, name=given(message.name), extra=extra_of(message.rest), at=at))
 
 
 def _read_tool(message: ToolMessage, at: str, items: list[Item]) -> None:
-    content, shape = _content(message)
-    name = None
+    content, name = _content(message), None
     if message.name is not UNSET and bytes(message.name)[:1] == b'"':
         name = plain(message.name)
     item = ToolResult(content=content, id=given(message.tool_call_id), name=name, at=at)
     if message.rest or message.name is not UNSET:
         item.extra = kept(message, "name")
-    if shape or item.id is None:
-        item.hints = Hints(shape=shape, slot="" if item.id is not None else "tool")
     items.append(item)
 
 
 def _read_function(message: FunctionMessage, at: str, items: list[Item]) -> None:
-    content, shape = _content(message)
-    item = ToolResult(content=content, name=given(message.name), extra=extra_of(message.rest), at=at)
-    item.hints = Hints(shape=shape, slot="function")
-    items.append(item)
+    content = _content(message)
+    items.append(ToolResult(content=content, name=given(message.name), extra=extra_of(message.rest), at=at))
 
 
 def _read_unknown(message: Verbatim, at: str, items: list[Item]) -> None:
@@ -186,20 +163,15 @@ def _read_assistant(message: AssistantMessage, at: str, items: list[Item]) -> No
     if thinking is not None:
         found.append(thinking)
     calls = _calls(message, at, extra)
-    content, shape = _content(message)
+    content = _content(message)
     extra.pop("content", None)
     within = apart(content, at) if type(message.content) is list else []
     if within:
         mark_turns(items, [*found, *_with_thoughts(message, at, within, extra), *calls])
         return
-    slots = _member_parts(message, at, content, extra)
-    if content or slots or shape == "empty" or not (thinking or calls):
+    _add_member_parts(message, at, content, extra)
+    if content or message.content == [] or not (thinking or calls):
         item = Assistant(content=content, name=given(message.name), at=at)
-        # Null is what a content is when other members say it all.
-        if shape and not (shape == "null" and slots):
-            item.hints = Hints(shape=shape)
-        if "refusal" in slots:
-            hints(item).slot = "refusal"
         item.extra = extra
         found.append(item)
         found += calls
@@ -207,9 +179,6 @@ def _read_assistant(message: AssistantMessage, at: str, items: list[Item]) -> No
         found += calls
         if message.name is not UNSET:
             extra["name"] = encoded(message.name)
-        if shape == CONTENT_ABSENT:
-            first = hints(found[0])
-            first.shape = f"{shape} {first.shape}".rstrip()
         if extra:
             hints(found[0]).envelope = extra
     mark_turns(items, found)
@@ -218,15 +187,13 @@ def _read_assistant(message: AssistantMessage, at: str, items: list[Item]) -> No
 def _with_thoughts(message: AssistantMessage, at: str, within: list[Item], extra: Extra) -> list[Item]:
     """The items of a content that has thoughts in it. What stands beside the content belongs to the last text."""
     beside: list[Part] = []
-    slots = _member_parts(message, at, beside, extra)
+    _add_member_parts(message, at, beside, extra)
     if (beside or message.name is not UNSET) and not isinstance(within[-1], Assistant):
         within.append(Assistant(content=[], at=at))
     last = within[-1]
     if isinstance(last, Assistant):
         last.content += beside
         last.name = given(message.name)
-        if "refusal" in slots:
-            hints(last).slot = "refusal"
     if extra:
         hints(within[0]).envelope = extra
     return within
@@ -243,10 +210,8 @@ def _thinking(message: AssistantMessage, at: str, extra: Extra) -> Thinking | No
     if message.reasoning is not UNSET:
         other = plain(message.reasoning) if bytes(message.reasoning)[:1] == b'"' else None
         if found is None and other is not None:
-            return Thinking(content=[Text(text=other)], hints=Hints(slot="reasoning"), at=f"{at}.reasoning")
-        if found is not None and other == text:
-            found.hints = Hints(slot=BOTH)
-        else:
+            return Thinking(content=[Text(text=other)], at=f"{at}.reasoning")
+        if found is None or other != text:
             extra["reasoning"] = message.reasoning
     return found
 
@@ -269,9 +234,8 @@ def _calls(message: AssistantMessage, at: str, extra: Extra) -> list[Item]:
     return calls
 
 
-def _member_parts(message: AssistantMessage, at: str, content: list[Part], extra: Extra) -> list[str]:
-    """Add to the content what members beside it say, and name those members. Nulls and empty ones stay unnamed."""
-    slots = []
+def _add_member_parts(message: AssistantMessage, at: str, content: list[Part], extra: Extra) -> None:
+    """Add to the content what members beside it say. Nulls and empty ones stay unnamed."""
     sound = message.audio
     if sound is None:
         extra["audio"] = NULL
@@ -281,13 +245,10 @@ def _member_parts(message: AssistantMessage, at: str, content: list[Part], extra
         if sound.id is UNSET:
             raise missing(f"{at}.audio", "id", "a string")
         content.append(Audio(id=sound.id, extra=extra_of(sound.rest)))
-        slots.append("audio")
     if message.refusal is None or message.refusal == "":
         extra["refusal"] = encoded(message.refusal)
     elif message.refusal is not UNSET:
         content.append(Refusal(text=message.refusal))
-        slots.append("refusal")
-    return slots
 
 
 def _without_sound(sound: AudioReference) -> Json | None:
@@ -301,39 +262,30 @@ def _without_sound(sound: AudioReference) -> Json | None:
 
 def _read_function_call(entry: FunctionCall, at: str, place: int) -> Item:
     function = entry.function
-    arguments, shape = _arguments(function)
-    call = ToolCall(name=function.name, arguments=arguments, id=given(entry.id), at=at)
-    return _completed(call, entry, "function", function, place, shape)
+    call = ToolCall(name=function.name, arguments=_arguments(function), id=given(entry.id), at=at)
+    return _completed(call, entry, "function", function, place)
 
 
 def _read_custom_call(entry: CustomCall, at: str, place: int) -> Item:
     custom = entry.custom
     call = ToolCall(name=custom.name, arguments=custom.input, id=given(entry.id), custom=True, at=at)
-    return _completed(call, entry, "custom", custom, place, "")
+    return _completed(call, entry, "custom", custom, place)
 
 
-def _arguments(function: CalledFunction | LegacyCall) -> tuple[str, str]:
-    """The arguments of a call, an empty object where it has none, and a word for how that was said."""
+def _arguments(function: CalledFunction | LegacyCall) -> str:
+    """The arguments of a call, an empty object where it has none."""
     said = function.arguments
-    if said:
-        return said, ""
     if said is UNSET and function.rest and "arguments" in function.rest:
         del function.rest["arguments"]  # the slow reader keeps a null with the unnamed members
-        said = None
-    return NOTHING, next(word for word, value in NO_ARGUMENTS.items() if value == said)
+    return said or NOTHING
 
 
-def _completed(
-    call: ToolCall, entry: FunctionCall | CustomCall, key: str, inner: Wire, place: int, shape: str
-) -> ToolCall:
-    if entry.index is not UNSET and bytes(entry.index) == b"%d" % place:
-        shape = f"{INDEXED} {shape}".rstrip()
-    elif entry.index is not UNSET:
+def _completed(call: ToolCall, entry: FunctionCall | CustomCall, key: str, inner: Wire, place: int) -> ToolCall:
+    # Some servers say the place of an entry in the list, and their clients send it back.
+    if entry.index is not UNSET and bytes(entry.index) != b"%d" % place:
         call.extra = {"index": entry.index}
     if entry.rest or inner.rest:
         call.extra = with_inner(call.extra | extra_of(entry.rest), key, inner)
-    if call.id is None or shape:
-        call.hints = Hints(slot="" if call.id is not None else "tool_calls", shape=shape)
     return call
 
 
@@ -342,11 +294,7 @@ def _read_unknown_call(entry: Verbatim, at: str, _place: int) -> Item:
 
 
 def _read_legacy_call(call: LegacyCall, at: str) -> Item:
-    id_ = given(call.id)
-    slot = "function_call" if id_ is None else "function_call.id"
-    arguments, shape = _arguments(call)
-    own = Hints(slot=slot, shape=shape)
-    return ToolCall(name=call.name, arguments=arguments, id=id_, extra=extra_of(call.rest), hints=own, at=at)
+    return ToolCall(name=call.name, arguments=_arguments(call), id=given(call.id), extra=extra_of(call.rest), at=at)
 
 
 _CALL_READERS: dict[type, Callable[[Any, str, int], Item]] = {

@@ -159,12 +159,16 @@ _GRAMMAR = {"definition", "syntax"}
 def write_tools(body: Body, target: Target) -> None:
     """Write the tools. The seed profile has no place for any (requirements R-U-17..21)."""
     rendering = target.rendering
+    kept = None if target.changes else rendering.kept_tools("tools", _FUNCTIONS)
+    if kept is not None:
+        body |= kept
+        return
     tools: list[Body] = []
     functions: list[Body] = []
     for tool, at in _offered(target):
         if target.seed:
             rendering.lose(at, "dropped", "the seed profile has no tool definitions")
-        elif tool.hints and target.exact and tool.hints.get(_SLOT) == _FUNCTIONS:
+        elif tool.hints and target.own and tool.hints.get(_SLOT) == _FUNCTIONS:
             functions.append(_write_definition(rendering, tool, at))
         else:
             _write_tool(rendering, tool, at, tools)

@@ -1,7 +1,8 @@
 """Owns the way from items to messages.
 
-A request of this API is written back as it came. Any other is arranged as the API wants it: the tool messages stand
-right behind the assistant's message with their calls, and what they cannot hold follows them in a user message.
+A message that came from this API and is unchanged goes back as it came. All others are arranged as the API wants it:
+the tool messages stand right behind the assistant's message with their calls, and what they cannot hold follows them in
+a user message.
 
 The assistant's turn is one message: thinking, text and calls, in this order. What order was between them cannot be said
 here, nor where one thought or text ends and the next begins: that is reported.
@@ -13,23 +14,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msgspec import UNSET
-
 from turnscript.apis.api import SEED, Body, Rendering
 from turnscript.apis.openai_chat.content import (
     ASSISTANT_PARTS,
     BREAKPOINT,
-    EMPTY_SHAPES,
     SYSTEM_PARTS,
     TOOL_PARTS,
     USER_PARTS,
     collapsed,
     contents,
-    entry,
-    is_within,
     written_parts,
 )
-from turnscript.apis.openai_chat.objects import CONTENT_ABSENT, INDEXED, NO_ARGUMENTS, NOTHING
 from turnscript.core.call_pairing import call_ids, told
 from turnscript.core.conversation import (
     Assistant,
@@ -39,7 +34,6 @@ from turnscript.core.conversation import (
     Item,
     Opaque,
     Part,
-    Refusal,
     System,
     Text,
     Thinking,
@@ -50,27 +44,24 @@ from turnscript.core.conversation import (
     single_text,
 )
 from turnscript.core.json_text import json_string
-from turnscript.core.message_groups import group, shape_of
+from turnscript.core.message_groups import group
 from turnscript.core.source_paths import message_path, part_path
 from turnscript.core.validation import text_only
-
-WITHOUT_ID = frozenset({"function_call", "function", "tool_calls", "tool"})
-"""The slots of calls and results that say no id."""
 
 
 class Target:
     """One request on its way to messages.
 
-    `exact`: it is a request of this API, so everything in it has a place and nothing is arranged anew.
-    `changes` are the changes of tools met on the way, which `write_tools` takes up. `open_calls` are the calls in the
-    assistant's last message, by id; `calls` are those before.
+    `own`: it came from this API, so that what has no name in the model means something here. `changes` are the changes
+    of tools met on the way, which `write_tools` takes up. `open_calls` are the calls in the assistant's last message,
+    by id; `calls` are those before.
     """
 
-    __slots__ = ("_answered", "_ids", "calls", "changes", "exact", "open_calls", "reasoning", "rendering", "seed")
+    __slots__ = ("_answered", "_ids", "calls", "changes", "open_calls", "own", "reasoning", "rendering", "seed")
 
     def __init__(self, rendering: Rendering, origin: str) -> None:
         self.rendering = rendering
-        self.exact = rendering.request.origin == origin
+        self.own = rendering.request.origin == origin
         self.seed = rendering.profile == SEED
         self.reasoning = rendering.flags["reasoning"]
         self.changes: list[ToolsChange] = []
@@ -84,7 +75,7 @@ class Target:
         if item.id is not None:
             return item.id
         made = self.made_id(item)
-        detail = "" if self.exact and self.slot(item) not in WITHOUT_ID else told(self.rendering.request, item, made)
+        detail = "" if self.own else told(self.rendering.request, item, made)  # of its own it was generated before
         if detail:
             self.rendering.lose(item.at, "invented", detail)
         return made
@@ -109,10 +100,6 @@ class Target:
         self.open_calls[found] = item
         return found
 
-    def slot(self, item: Item) -> str:
-        """Where the item stood in this API, empty when it comes from another."""
-        return item.hints.slot if item.hints is not None and self.exact else ""
-
     def lose(self, item: Item, member: str, detail: str) -> None:
         """Report a member of the item that no message has."""
         self.rendering.lose(f"{item.at}.{member}", "dropped", detail)
@@ -120,33 +107,22 @@ class Target:
     def put_content(
         self, message: Body, item: System | User | Assistant | ToolResult, parts: list[Part], allowed: frozenset[type]
     ) -> None:
-        """Write the parts in the shape that they came in, or in the usual one."""
-        hints = item.hints
-        if len(parts) == 1 and (hints is None or not self.exact):
+        """Write the parts: one plain text as a string, all else as a list."""
+        if len(parts) == 1:
             part = parts[0]
             if type(part) is Text and (not part.extra or (self.rendering.foreign and BREAKPOINT not in part.extra)):
                 if part.extra:
                     self.rendering.put_extra({}, part.extra, part_path(item, 0))
                 message["content"] = part.text
                 return
-        if not self.exact:
-            message["content"] = contents(self.rendering, item, parts, allowed)
-            return
-        shape = hints.shape if hints is not None else ""
-        if not shape:
-            message["content"] = contents(self.rendering, item, parts, None)
-        elif parts:
-            written = written_parts(self.rendering, item, enumerate(parts), None)
-            message["content"] = written
-        elif shape != "absent":
-            message["content"] = EMPTY_SHAPES.get(shape, "")
+        message["content"] = contents(self.rendering, item, parts, allowed)
 
     def put_rest(self, message: Body, item: Item) -> None:
         """Write the unnamed members of the item and of the message around it; report that an answer is not finished."""
         if item.extra:
             self.rendering.put_extra(message, item.extra, item.at)
         self.put_envelope(message, item)
-        if item.open and not self.exact and isinstance(item, Assistant):
+        if item.open and isinstance(item, Assistant):
             self.rendering.lose(item.at, "approximated", "a text to be continued is written as a finished message")
 
     def put_envelope(self, message: Body, item: Item) -> None:
@@ -158,16 +134,13 @@ class Target:
 
 def write_assistant(target: Target, members: Sequence[Item]) -> list[Body]:
     """The messages of one turn: one, but none if nothing of it has a form here, and several in the seed profile."""
-    within = target.exact and any(map(is_within, members))
     thoughts, spoken, calls = _ordered(target, members)
     message: Body = {"role": "assistant"}
     if thoughts:
         _think(target, message, thoughts)
-    if within:
-        _speak_thinking(target, message, [item for item in members if type(item) is Assistant or is_within(item)])
-    elif spoken:
+    if spoken:
         _speak(target, message, spoken)
-    elif not (target.exact and CONTENT_ABSENT in shape_of(members[0]).split()):
+    else:
         message["content"] = None
     if target.open_calls:
         target.calls |= target.open_calls
@@ -177,7 +150,7 @@ def write_assistant(target: Target, members: Sequence[Item]) -> list[Body]:
         return [message, *separate] if spoken or thoughts else separate
     called = bool(calls) and _call(target, message, calls)
     # A thought that is only a proof, or a block that only its own API knows, leaves nothing to send.
-    return [message] if called or spoken or target.exact or len(message) > 2 else []
+    return [message] if called or spoken or len(message) > 2 else []
 
 
 def _ordered(target: Target, members: Sequence[Item]) -> tuple[list[Thinking], list[Assistant], list[Item]]:
@@ -185,19 +158,13 @@ def _ordered(target: Target, members: Sequence[Item]) -> tuple[list[Thinking], l
     thoughts: list[Thinking] = []
     spoken: list[Assistant] = []
     calls: list[Item] = []
-    parted = False  # whether a thought stands in the content between two texts
     for item in members:
-        if target.exact and is_within(item):
+        if type(item) is Assistant:
             if calls:
                 target.rendering.lose(item.at, "moved", "one message holds its text before its calls")
-            parted = True
-        elif type(item) is Assistant:
-            if calls:
-                target.rendering.lose(item.at, "moved", "one message holds its text before its calls")
-            elif spoken and not parted:
+            elif spoken:
                 target.rendering.lose(item.at, "approximated", "joined with the text before it in one message")
             spoken.append(item)
-            parted = False
         elif type(item) is Thinking:
             if calls or spoken:
                 target.rendering.lose(item.at, "moved", "one message holds its thinking before all else")
@@ -215,8 +182,7 @@ def _ordered(target: Target, members: Sequence[Item]) -> tuple[list[Thinking], l
 def _think(target: Target, message: Body, thoughts: Sequence[Thinking]) -> None:
     texts: list[str] = []
     for item in thoughts:
-        if not target.exact:
-            _lose_proofs(target, item)
+        _lose_proofs(target, item)
         text = _thought(target, item)
         if text is None:
             target.rendering.lose(item.at, "dropped", "thinking without a text has no form here")
@@ -225,9 +191,7 @@ def _think(target: Target, message: Body, thoughts: Sequence[Thinking]) -> None:
         if item.extra or item.hints is not None:
             target.put_rest(message, item)
     if texts:
-        slot = target.slot(thoughts[0]) or target.reasoning
-        for field in slot.split("+"):  # of `BOTH`, each
-            message[field] = texts[0] if len(texts) == 1 else "\n\n".join(texts)
+        message[target.reasoning] = texts[0] if len(texts) == 1 else "\n\n".join(texts)
 
 
 def _thought(target: Target, item: Thinking) -> str | None:
@@ -275,34 +239,18 @@ def _speak(target: Target, message: Body, spoken: Sequence[Assistant]) -> None:
     first = spoken[0]
     if len(spoken) == 1:
         parts, members = _members(target, first)
-        if parts or not members or shape_of(first):
+        if parts or not members:
             target.put_content(message, first, parts, ASSISTANT_PARTS)
         else:
             message["content"] = None
         message.update(members)
     else:
-        allowed = None if target.exact else ASSISTANT_PARTS
         written = [
-            part for item in spoken for part in written_parts(target.rendering, item, enumerate(item.content), allowed)
+            part
+            for item in spoken
+            for part in written_parts(target.rendering, item, enumerate(item.content), ASSISTANT_PARTS)
         ]
         message["content"] = collapsed(written, target.rendering, first, first.content)
-    _say_beside(target, message, spoken)
-
-
-def _speak_thinking(target: Target, message: Body, said: Sequence[Item]) -> None:
-    """A content with thoughts in it, as it came."""
-    written: list[Any] = []
-    spoken: list[Assistant] = []
-    for item in said:
-        if isinstance(item, Assistant):
-            parts, members = _members(target, item)
-            written += written_parts(target.rendering, item, enumerate(parts), None)
-            message.update(members)
-            spoken.append(item)
-        elif isinstance(item, Thinking):
-            written.append(entry(target.rendering, item))
-            target.put_envelope(message, item)
-    message["content"] = written
     _say_beside(target, message, spoken)
 
 
@@ -326,10 +274,6 @@ def _members(target: Target, item: Assistant) -> tuple[list[Part], Body]:
         return content, {}
     members: Body = {}
     parts = list(content)
-    last = parts[-1] if parts else None
-    if isinstance(last, Refusal) and target.slot(item) == "refusal":
-        members["refusal"] = last.text
-        parts.pop()
     sounds = [part for part in parts if type(part) is Audio and part.id is not None]
     if sounds:
         audio: Body = {"id": sounds[0].id}
@@ -347,26 +291,18 @@ def _call(target: Target, message: Body, calls: Sequence[Item]) -> bool:
     entries: list[Any] = []
     for item in calls:
         if type(item) is ToolCall:
-            if item.hints is None:
-                entries.append(_entry(target, item))
-                continue
-            if target.slot(item).startswith("function_call"):
-                message["function_call"] = _legacy_call(target, item)
-            else:
-                entries.append(_entry(target, item))
-                if target.exact and INDEXED in item.hints.shape.split():
-                    entries[-1]["index"] = len(entries) - 1
+            entries.append(_entry(target, item))
             target.put_envelope(message, item)
         else:
             assert isinstance(item, Opaque)
             _put_opaque(target, message, item, entries)
     if entries:
         message["tool_calls"] = entries
-    return bool(entries) or "function_call" in message
+    return bool(entries)
 
 
 def _put_opaque(target: Target, message: Body, item: Opaque, entries: list[Any]) -> None:
-    if target.exact:
+    if target.own:
         entries.append(item.value)
     else:
         target.rendering.lose(item.at, "dropped", f"{item.type}: only the API it came from knows what it is")
@@ -375,26 +311,12 @@ def _put_opaque(target: Target, message: Body, item: Opaque, entries: list[Any])
 
 def _entry(target: Target, item: ToolCall) -> Body:
     kind, argument = ("custom", "input") if item.custom else ("function", "arguments")
-    entry: Body = {}
-    if item.id is not None or target.slot(item) != "tool_calls":
-        entry["id"] = target.open_call(item)
-    entry["type"] = kind
+    entry: Body = {"id": target.open_call(item), "type": kind}
     plain = item.namespace is None and item.item_id is None
     entry[kind] = {"name": item.name if plain else _name(target, item), argument: text_only(item.arguments)}
-    if item.hints is not None and item.hints.shape:
-        _unsay(target, item, entry[kind])
     if item.extra:
         target.rendering.put_extra(entry, item.extra, item.at)
     return entry
-
-
-def _unsay(target: Target, item: ToolCall, inner: Body) -> None:
-    """Write arguments that are none as they came."""
-    found = [NO_ARGUMENTS[word] for word in shape_of(item).split() if word in NO_ARGUMENTS]
-    if found and target.exact and item.arguments == NOTHING and not item.custom:
-        inner["arguments"] = found[0]
-        if found[0] is UNSET:
-            del inner["arguments"]
 
 
 def _name(target: Target, item: ToolCall) -> str:
@@ -404,16 +326,6 @@ def _name(target: Target, item: ToolCall) -> str:
         return item.name
     target.rendering.lose(f"{item.at}.namespace", "renamed", "tools have no namespaces here: it begins the name")
     return f"{item.namespace}__{item.name}"
-
-
-def _legacy_call(target: Target, item: ToolCall) -> Body:
-    call: Body = {"name": _name(target, item), "arguments": text_only(item.arguments)}
-    _unsay(target, item, call)
-    if item.id is not None or target.slot(item) != "function_call":
-        call["id"] = target.open_call(item)
-    if item.extra:
-        target.rendering.put_extra(call, item.extra, item.at)
-    return call
 
 
 def _seed_calls(target: Target, calls: Sequence[Item]) -> list[Body]:
@@ -473,8 +385,22 @@ def write_messages(target: Target) -> list[Any]:
     """All messages of the request, in order."""
     messages: list[Any] = []
     run = _Run()
+    for value, items in target.rendering.runs(target.rendering.request.items):
+        if value is None:
+            _write_run(target, items, run, messages)
+        else:
+            run.flush(messages)
+            messages.append(value)
+            target.calls |= target.open_calls
+            target.open_calls = {item.id: item for item in items if type(item) is ToolCall and item.id is not None}
+    run.flush(messages)
+    return messages
+
+
+def _write_run(target: Target, items: Sequence[Item], run: _Run, messages: list[Any]) -> None:
+    """Write items that are arranged anew. What is to stand behind them all stays in `run`."""
     turn: list[Item] = []  # items of the assistant's, one after the other
-    for item in target.rendering.request.items:
+    for item in items:
         write = _WRITERS.get(type(item))
         if write is None or (type(item) is Opaque and item.role == "assistant"):
             if type(item) is ToolsChange:
@@ -483,7 +409,7 @@ def write_messages(target: Target) -> list[Any]:
             if not turn:
                 run.flush(messages)
             turn.append(item)
-        elif type(item) is Opaque and not (target.exact or item.role):
+        elif type(item) is Opaque and not (target.own or item.role):
             _write_opaque(target, item, run)  # it is left out, and what stood around it is one turn
         else:
             if turn:
@@ -492,13 +418,11 @@ def write_messages(target: Target) -> list[Any]:
             write(target, item, run)
     if turn:
         _flush_turn(target, turn, messages)
-    run.flush(messages)
-    return messages
 
 
 def _flush_turn(target: Target, turn: list[Item], messages: list[Any]) -> None:
     groups = group(turn) if len(turn) > 1 else [turn]
-    if len(groups) > 1 and not target.exact and not target.seed:
+    if len(groups) > 1 and not target.seed:
         groups = _answerable(target, groups)
     for members in groups:
         messages += write_assistant(target, members)
@@ -548,7 +472,7 @@ def _finish(target: Target, message: Body, item: System | User, run: _Run) -> No
 
 
 def _write_opaque(target: Target, item: Opaque, run: _Run) -> None:
-    if target.exact:
+    if target.own:
         run.others.append(item.value)
     else:
         target.rendering.lose(item.at, "dropped", f"{item.type}: only the API it came from knows what it is")
@@ -559,16 +483,12 @@ def _write_opaque(target: Target, item: Opaque, run: _Run) -> None:
 
 
 def _write_result(target: Target, item: ToolResult, run: _Run) -> None:
-    if target.exact:
-        message = _exact_message(target, item)
-        lifted: list[Any] = []
-    else:
-        message, lifted = _tool_message(target, item)
+    message, lifted = _tool_message(target, item)
     if target.seed and "tool_call_id" in message:
         message["tool_call_id"] = message.pop("tool_call_id")  # the order of the Universal document
     if item.extra or item.open or item.hints is not None:
         target.put_rest(message, item)
-    if not target.exact and message.get("tool_call_id") in target.open_calls:
+    if message.get("tool_call_id") in target.open_calls:
         for overtaken in run.before:
             target.rendering.lose(overtaken.at, "moved", "tool messages come right after the call that they answer")
         run.before.clear()
@@ -579,18 +499,6 @@ def _write_result(target: Target, item: ToolResult, run: _Run) -> None:
         run.before.append(item)
         if lifted:
             run.others.append({"role": "user", "content": lifted})
-
-
-def _exact_message(target: Target, item: ToolResult) -> Body:
-    """The message of a result that came from this API: as it was, or as the seed profile has it."""
-    slot = target.slot(item)
-    message: Body = {"role": "function" if slot == "function" else "tool"}
-    if item.name is not None and (slot == "function" or target.seed):
-        message["name"] = item.name
-    if slot not in ("function", "tool"):
-        message["tool_call_id"] = target.call_id(item)
-    target.put_content(message, item, item.content, TOOL_PARTS)
-    return message
 
 
 def _tool_message(target: Target, item: ToolResult) -> tuple[Body, list[Any]]:

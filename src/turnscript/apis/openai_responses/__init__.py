@@ -2,8 +2,8 @@
 
 | wire | model |
 |--|--|
-| `instructions` | `System` with `hints.slot` `instructions` |
-| `input` as a string | one `User` with `hints.shape` `input` |
+| `instructions` | `System` |
+| `input` as a string | one `User` |
 | message of `user`; `assistant`; `system` or `developer` | `User`; `Assistant` (`id`, `phase`); `System` (`role`) |
 | `input_text`, `output_text`; `refusal` | `Text`; `Refusal` |
 | `input_image`, `input_file`, `input_audio` | `Image`, `Document`, `Audio` |
@@ -55,7 +55,7 @@ from turnscript.apis.openai_responses.tools import name_declared, read_tools, wr
 from turnscript.apis.openai_responses.writing import write_items
 from turnscript.apis.shared.stream_reader import StreamReader
 from turnscript.core.call_pairing import drop_generated_ids, name_results
-from turnscript.core.conversation import Hints, Item, Request, Response, Text, User
+from turnscript.core.conversation import Item, Request, Response, SourceBody, Text, User
 from turnscript.core.error_object import encoded, error_body
 from turnscript.core.errors import TurnscriptError
 from turnscript.core.json_text import NULL, Json, plain, read_list
@@ -111,7 +111,9 @@ class OpenAIResponses(Api):
             said = self._decode_easy(data).__rich_repr__()  # the members that are said
         except (msgspec.DecodeError, RecursionError):
             return super().parse_request(data)
-        return self.parse_members(dict(said))
+        request = self.parse_members(dict(said))
+        request.source = SourceBody(data)
+        return request
 
     def read(self, members: dict[str, Any], request: Request) -> None:
         items = request.items
@@ -174,13 +176,14 @@ class OpenAIResponses(Api):
 
     def write(self, body: Body, rendering: Rendering) -> None:
         write_items(body, rendering)
-        if rendering.request.origin != self.origin:
-            rendering.lose_end()
-        tools = rendering.request.tools
+        rendering.lose_end()
+        tools, kept = rendering.request.tools, rendering.kept_tools("tools")
         if rendering.profile == SEED:
             for index in range(len(tools)):
                 rendering.lose(f"$.tools[{index}]", "dropped", "the seed profile has no tools")
             rendering.drop(body, "tool_choice", "the seed profile has no tools to choose from")
+        elif kept is not None:
+            body |= kept
         elif tools:
             written = write_tools(rendering, tools, "$.tools")
             if written:
@@ -206,7 +209,7 @@ class OpenAIResponses(Api):
 def _read_input(value: Json | str | list[Any]) -> list[Item]:
     said = plain(value) if isinstance(value, Json) and bytes(value)[:1] == b'"' else value
     if isinstance(said, str):
-        return [User(content=[Text(text=said)], hints=Hints(shape="input"), at="$.input")]
+        return [User(content=[Text(text=said)], at="$.input")]
     if isinstance(said, list):
         easy = bool(said) and isinstance(said[0], Json)
         return read_items(said, "$.input") if easy else read_ordinary(said, _PLACES)

@@ -21,20 +21,6 @@ The slot of an item is its type on the wire. `"type": "exec"` stands in every ac
 arguments. A call of a shell in a container was run by the server that made it: it stays verbatim, and so does its
 output. What a model wrote for such a tool may be no action of it: then it is told as the call of a function, because
 who runs commands should not have to guess which.
-
-The words that `Hints.slot` holds for this API:
-
-| word | meaning |
-|--|--|
-| `instructions` | a system item given as the string `instructions` |
-| `instructions_list` | an item of an `instructions` list |
-| `message` | a message that says `"type": "message"`, which is usually left out |
-| `named` | a result that says its tool's `name` although its call already does |
-| `tool_search_call`, `tool_search_output` | a call of a search for tools that the client runs, and what it found |
-| `shell_call`, `shell_call_output`, ... | a call of a tool of OpenAI's own that the client runs, and what it answered |
-| `no_id` | a call or result without `call_id`, a reasoning item without `id` |
-| `tool_call`, `tool_result` | a call or result as a content part, the Universal document's form |
-| `tool_call_no_id`, `tool_result_no_id` | the same without an id |
 """
 
 from __future__ import annotations
@@ -62,28 +48,14 @@ from turnscript.core.conversation import (
     single_text,
 )
 from turnscript.core.json_text import NULL, Json, is_json, json_of, members, plain, read_object, text_of
-from turnscript.core.message_groups import shape_of, slot_of
+from turnscript.core.message_groups import slot_of
 
-INSTRUCTIONS = "instructions"
-INSTRUCTIONS_LIST = "instructions_list"
-MESSAGE = "message"
-NAMED = "named"
-NO_ID = "no_id"
-STRING = "string"
-"""The shape of a search's arguments that are no object: what a model wrote is told as it is."""
-EMPTY = "empty-arguments"
-"""The shape of a call whose arguments are an empty text, which servers and models mean as an empty object."""
 TOOL_SEARCH_CALL, TOOL_SEARCH_OUTPUT = "tool_search_call", "tool_search_output"
 LOCAL_SHELL_CALL, LOCAL_SHELL_OUTPUT = "local_shell_call", "local_shell_call_output"
 SHELL_CALL, SHELL_OUTPUT = "shell_call", "shell_call_output"
 PATCH_CALL, PATCH_OUTPUT = "apply_patch_call", "apply_patch_call_output"
-SEED_CALL, SEED_CALL_NO_ID = "tool_call", "tool_call_no_id"
-SEED_RESULT, SEED_RESULT_NO_ID = "tool_result", "tool_result_no_id"
-
-WITHOUT_ID = frozenset({NO_ID, SEED_CALL_NO_ID, SEED_RESULT_NO_ID})
 CLIENT_CALLS = frozenset({LOCAL_SHELL_CALL, SHELL_CALL, PATCH_CALL})
 CLIENT_OUTPUTS = frozenset({LOCAL_SHELL_OUTPUT, SHELL_OUTPUT, PATCH_OUTPUT})
-SEED_SLOTS = frozenset({SEED_CALL, SEED_CALL_NO_ID, SEED_RESULT, SEED_RESULT_NO_ID})
 
 
 def reasoning_ids(items: Sequence[Item]) -> dict[int, str]:
@@ -95,7 +67,7 @@ def reasoning_ids(items: Sequence[Item]) -> dict[int, str]:
     for index, item in enumerate(items):
         if isinstance(item, Thinking) and is_written(item):
             number += 1
-            if item.id is None and slot_of(item) != NO_ID:
+            if item.id is None:
                 ids[index] = _free(number, used)
     return ids
 
@@ -327,8 +299,6 @@ def _output(slot: str, given: Extra, at: str) -> ToolResult | None:
     if not _READ[slot](result, given):
         return None
     result.id = plain(given["id"] if by_id else given.pop("call_id"))
-    if by_id:
-        result.hints = Hints(slot=slot, shape=_BY_ID)
     _identify(result, given)
     return result
 
@@ -352,7 +322,6 @@ def _shell_output(result: ToolResult, given: Extra) -> bool:
     if output is None or bytes(output)[:1] != b"[":
         return False
     result.content = [Text(text=text_of(given.pop("output")))]
-    result.hints = Hints(slot=SHELL_OUTPUT, shape=_OBJECT)
     return True
 
 
@@ -366,7 +335,6 @@ def _patch_output(result: ToolResult, given: Extra) -> bool:
         result.content = [Text(text=plain(given.pop("output")))]
     elif output is None or plain(output) is None:
         result.content = [Text(text=said)]
-        result.hints = Hints(slot=PATCH_OUTPUT, shape=_BARE)
     else:
         return False
     return True
@@ -388,7 +356,7 @@ def settle_client_items(items: list[Item]) -> None:
         if type(item) is not ToolResult:
             continue
         slot = slot_of(item)
-        if slot == LOCAL_SHELL_OUTPUT and shape_of(item) == _BY_ID:
+        if slot == LOCAL_SHELL_OUTPUT and item.id == item.item_id:
             item.id = called.get(item.item_id, item.id)
         elif slot == SHELL_OUTPUT and item.id in hosted and (body := output_body(item, item.id)) is not None:
             items[index] = Opaque(type=SHELL_OUTPUT, value=leftover(item.extra | body), at=item.at)
@@ -470,17 +438,12 @@ def output_body(item: ToolResult, call_id: str | None) -> Body | None:
     body: Body = {"type": slot, "call_id": call_id, "output": text}
     if item.item_id is not None:
         body["id"] = item.item_id
-    shape = shape_of(item)
-    if shape == _BY_ID:
-        del body["call_id"]
-    elif slot == SHELL_OUTPUT:
-        if shape != _OBJECT or text[:1] != "[" or not is_json(text):
+    if slot == SHELL_OUTPUT:
+        if text[:1] != "[" or not is_json(text):
             return None
         body["output"] = RawJson(text.encode())
     elif slot == PATCH_OUTPUT:
         body["status"] = _FAILED if item.is_error else _COMPLETED
-        if shape == _BARE and text == body["status"]:
-            del body["output"]
     return body
 
 

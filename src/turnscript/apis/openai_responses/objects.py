@@ -29,7 +29,6 @@ WORDS = {
     "apply_patch_call.arguments": "operation",
     **dict.fromkeys(("shell_call.name", "local_shell_call.name", "apply_patch_call.name"), "type"),
     "tool_result.id": "call_id",
-    "local_shell_call_output:id.id": "id",
     "tool_result.item_id": "id",
     "tool_result.custom": "type",
     "thinking.encrypted": "encrypted_content",

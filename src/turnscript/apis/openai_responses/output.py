@@ -16,7 +16,6 @@ from turnscript.apis.api import OFFICIAL, Api, Body, Rendering, Reply
 from turnscript.apis.openai_responses.client_tools import (
     CLIENT_CALLS,
     CLIENT_OUTPUTS,
-    EMPTY,
     TOOL_SEARCH_CALL,
     TOOL_SEARCH_OUTPUT,
     begun_body,
@@ -54,7 +53,7 @@ from turnscript.core.conversation import (
 )
 from turnscript.core.json_text import Json, read_object
 from turnscript.core.logprobs import Candidate, TokenLogprob, data_of
-from turnscript.core.message_groups import shape_of, slot_of
+from turnscript.core.message_groups import slot_of
 from turnscript.core.source_paths import part_path
 from turnscript.core.validation import text_only
 from turnscript.core.wire import missing
@@ -302,7 +301,7 @@ def read_output(value: Json, path: str, index: int) -> Item | None:
     elif isinstance(item, ToolCall) and slot_of(item) in CLIENT_CALLS:
         settle_call(item)
     else:
-        if isinstance(item, ToolCall) and shape_of(item) == EMPTY:
+        if isinstance(item, ToolCall) and item.arguments == "{}" and _has_no_arguments(value):
             item.arguments = ""  # what an answer says is kept as it is, in streams too
         item.hints = None
     item.extra = said(item.extra)
@@ -316,6 +315,11 @@ def read_output(value: Json, path: str, index: int) -> Item | None:
         if part.extra and isinstance(part, Text):
             part.extra = {key: one for key, one in said(part.extra).items() if _ALWAYS.get(key) != bytes(one)}
     return item
+
+
+def _has_no_arguments(value: Json) -> bool:
+    """Return whether the arguments of a call are an empty text."""
+    return bytes(read_object(value).get("arguments", _NULL)) == b'""'
 
 
 def _output_items(value: Json, path: str, index: int) -> list[Item]:

@@ -6,19 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from turnscript.apis.api import extra_of
 from turnscript.apis.openai_responses.client_tools import (
-    EMPTY,
-    INSTRUCTIONS_LIST,
-    MESSAGE,
-    NAMED,
-    NO_ID,
-    SEED_CALL,
-    SEED_CALL_NO_ID,
-    SEED_RESULT,
-    SEED_RESULT_NO_ID,
     read_client_item,
     reasoning_ids,
 )
@@ -44,7 +35,6 @@ from turnscript.apis.openai_responses.tools import read_search, read_tools
 from turnscript.core.conversation import (
     Assistant,
     Extra,
-    Hints,
     Item,
     Opaque,
     Part,
@@ -58,7 +48,7 @@ from turnscript.core.conversation import (
 )
 from turnscript.core.json_text import Json, json_of, plain, read_list, read_object, text_of
 from turnscript.core.losses import Indexed
-from turnscript.core.message_groups import hints, slot_of
+from turnscript.core.message_groups import hints
 from turnscript.core.wire import Reader, Verbatim, mismatch, missing
 
 _EASY: Reader[EasyMessage] = Reader(EasyMessage)
@@ -105,18 +95,10 @@ def read_instructions(value: Json | str) -> list[Item] | None:
     """`instructions` as items: a string, or a list of items as responses repeat it. None: better kept as it stands."""
     text = plain(value) if isinstance(value, Json) and bytes(value).lstrip()[:1] == b'"' else value
     if isinstance(text, str):
-        return [System(content=[Text(text=text)], hints=Hints(slot="instructions"), at="$.instructions")]
+        return [System(content=[Text(text=text)], at="$.instructions")]
     if bytes(text).lstrip()[:1] != b"[":
         raise mismatch(text, "$.instructions", "a string or an array of input items")
-    items = read_items(read_list(text), "$.instructions")
-    for item in items:
-        slot = slot_of(item)
-        if slot == MESSAGE:
-            item.extra["type"] = json_of("message")
-        elif item.hints is not None and (slot or item.hints.turn):
-            return None  # each item has one slot, and this one is taken
-        hints(item).slot = INSTRUCTIONS_LIST
-    return items or None
+    return read_items(read_list(text), "$.instructions") or None
 
 
 def drop_reasoning_ids(items: list[Item]) -> None:
@@ -159,38 +141,32 @@ def reopen(items: list[Item]) -> None:
         last.open = True
 
 
+def given(value: str | UnsetType) -> str | None:
+    """A member that may be absent, in the model's terms."""
+    return None if value is UNSET else value
+
+
 # Messages.
 
 
-def _easy(wire: EasyMessage, value: Json, at: str, items: list[Item]) -> None:
-    _message(wire, value, at, items, wire.type is not UNSET)
-
-
-def _typed_message(wire: Message | OrdinaryMessage, value: Json, at: str, items: list[Item]) -> None:
-    _message(wire, value, at, items, True)
-
-
-def _message(wire: AnyMessage, value: Json, at: str, items: list[Item], says_type: bool) -> None:
+def _message(wire: AnyMessage, value: Json, at: str, items: list[Item]) -> None:
     role = _ROLES.get(wire.role)
     if role is None:
         items.append(Opaque(type="message", value=value, at=at))
         return
     kind, usual = role
-    content, shape = wire.content, ""
+    content = wire.content
     if isinstance(content, str):
         parts: list[Part] = [Text(text=content)]
-        shape = "string"
     elif not content:
-        parts, shape = [], "empty"
+        parts = []
     else:
         for block in content:
             if block.__class__ in _SEED_BLOCKS:
-                _seed_message(wire, value, at, items, says_type)
+                _seed_message(wire, value, at, items)
                 return
         parts = read_parts(content, usual)
     item = kind(content=parts, at=at)
-    if shape or says_type:
-        item.hints = Hints(shape=shape, slot=MESSAGE if says_type else "")
     _finish_message(item, wire)
     items.append(item)
 
@@ -210,7 +186,7 @@ def _finish_message(item: System | User | Assistant, wire: AnyMessage) -> None:
             item.extra["phase"] = json_of(wire.phase)
 
 
-def _seed_message(wire: AnyMessage, value: Json, at: str, items: list[Item], says_type: bool) -> None:
+def _seed_message(wire: AnyMessage, value: Json, at: str, items: list[Item]) -> None:
     """A message with calls or results in it: each is an item of its own, and so is each run of parts between them."""
     kind, usual = _ROLES[wire.role]
     content = _only_own_blocks(wire, value)
@@ -231,10 +207,8 @@ def _seed_message(wire: AnyMessage, value: Json, at: str, items: list[Item], say
     head = items[start]
     if isinstance(head, System | User | Assistant):
         _finish_message(head, wire)
-        if says_type:
-            hints(head).slot = MESSAGE
-    else:
-        hints(head).envelope = _envelope(wire, says_type)
+    elif envelope := _envelope(wire):
+        hints(head).envelope = envelope
 
 
 def _only_own_blocks(wire: AnyMessage, value: Json) -> list[Any]:
@@ -249,10 +223,8 @@ def _only_own_blocks(wire: AnyMessage, value: Json) -> list[Any]:
     return content
 
 
-def _envelope(wire: AnyMessage, says_type: bool) -> Extra:
+def _envelope(wire: AnyMessage) -> Extra:
     envelope = extra_with(wire, "status")
-    if says_type:
-        envelope["type"] = json_of("message")
     if wire.id is not UNSET:
         envelope["id"] = json_of(wire.id)
     if wire.phase is not UNSET:
@@ -261,33 +233,20 @@ def _envelope(wire: AnyMessage, says_type: bool) -> Extra:
 
 
 def _seed_call(wire: SeedCall, at: str) -> ToolCall:
-    call = ToolCall(name=wire.name, extra=extra_of(wire.rest), at=at)
-    call.hints = Hints(slot=SEED_CALL)
+    call = ToolCall(name=wire.name, id=given(wire.id), extra=extra_of(wire.rest), at=at)
     if bytes(wire.arguments)[:1] == b'"':
         call.arguments = plain(wire.arguments) or "{}"
-        call.hints.shape = EMPTY if bytes(wire.arguments) == b'""' else ""
     else:
         call.arguments, call.as_object = text_of(wire.arguments), True
-        call.hints.shape = "object"
-    if wire.id is UNSET:
-        call.hints.slot = SEED_CALL_NO_ID
-    else:
-        call.id = wire.id
     return call
 
 
 def _seed_result(wire: SeedResult, at: str) -> ToolResult:
-    result = ToolResult(extra=extra_of(wire.rest), at=at)
-    result.hints = Hints(slot=SEED_RESULT)
+    result = ToolResult(id=given(wire.tool_call_id), extra=extra_of(wire.rest), at=at)
     if bytes(wire.output)[:1] in (b'"', b"["):
         _set_output(result, _CONTENT(wire.output, f"{at}.output"))
     else:
         result.content = [Text(text=text_of(wire.output))]
-        result.hints.shape = "object"
-    if wire.tool_call_id is UNSET:
-        result.hints.slot = SEED_RESULT_NO_ID
-    else:
-        result.id = wire.tool_call_id
     return result
 
 
@@ -298,10 +257,7 @@ _SEED: dict[type, Callable[[Any, str], Item]] = {SeedCall: _seed_call, SeedResul
 
 
 def _function_call(wire: FunctionCall, _value: Json, at: str, items: list[Item]) -> None:
-    call = ToolCall(name=wire.name, arguments=wire.arguments or "{}", at=at)
-    _call(call, wire, items)
-    if not wire.arguments:
-        hints(call).shape = EMPTY
+    _call(ToolCall(name=wire.name, arguments=wire.arguments or "{}", at=at), wire, items)
 
 
 def _custom_tool_call(wire: CustomToolCall, _value: Json, at: str, items: list[Item]) -> None:
@@ -309,10 +265,7 @@ def _custom_tool_call(wire: CustomToolCall, _value: Json, at: str, items: list[I
 
 
 def _call(call: ToolCall, wire: FunctionCall | CustomToolCall, items: list[Item]) -> None:
-    if wire.call_id is not UNSET:
-        call.id = wire.call_id
-    else:
-        call.hints = Hints(slot=NO_ID)
+    call.id = given(wire.call_id)
     if wire.id is not UNSET:
         call.item_id = wire.id
     if wire.namespace is not UNSET:
@@ -332,18 +285,13 @@ def _custom_tool_call_output(wire: CustomToolCallOutput, _value: Json, at: str, 
 
 def _output(result: ToolResult, wire: FunctionCallOutput | CustomToolCallOutput, items: list[Item]) -> None:
     _set_output(result, wire.output)
-    if wire.call_id is not UNSET:
-        result.id = wire.call_id
-    else:
-        hints(result).slot = NO_ID
+    result.id = given(wire.call_id)
     if wire.id is not UNSET:
         result.item_id = wire.id
     if wire.namespace is not UNSET:
         result.namespace = wire.namespace
     if wire.name is not UNSET:
         result.name = wire.name
-        if result.id is not None:
-            hints(result).slot = NAMED
     if wire.rest is not None or wire.status is not UNSET:
         result.extra = extra_with(wire, "status")
     items.append(result)
@@ -355,10 +303,6 @@ def _set_output(result: ToolResult, output: str | list[Any]) -> None:
         result.content = [Text(text=output)]
         return
     result.content = read_parts(output, INPUT)
-    if not output:
-        hints(result).shape = "empty"
-    elif len(output) == 1 and isinstance(result.content[0], Text) and not result.content[0].extra:
-        hints(result).shape = "list"
 
 
 # The rest.
@@ -372,16 +316,11 @@ def _reasoning(wire: Reasoning, _value: Json, at: str, items: list[Item]) -> Non
         thinking.extra["content"] = NULL
     elif wire.content is not UNSET:
         thinking.content = read_parts(wire.content, REASONING)
-        if not wire.content:
-            hints(thinking).shape = "empty"
     if wire.encrypted_content is None:
         thinking.extra["encrypted_content"] = NULL
     elif wire.encrypted_content is not UNSET:
         thinking.encrypted = wire.encrypted_content
-    if wire.id is not UNSET:
-        thinking.id = wire.id
-    else:
-        hints(thinking).slot = NO_ID
+    thinking.id = given(wire.id)
     items.append(thinking)
 
 
@@ -402,9 +341,9 @@ def _verbatim(wire: Verbatim, value: Json, at: str) -> Opaque:
 
 
 _READ: dict[type, Callable[[Any, Json, str, list[Item]], None]] = {
-    EasyMessage: _easy,
-    Message: _typed_message,
-    OrdinaryMessage: _typed_message,
+    EasyMessage: _message,
+    Message: _message,
+    OrdinaryMessage: _message,
     FunctionCall: _function_call,
     CustomToolCall: _custom_tool_call,
     FunctionCallOutput: _function_call_output,

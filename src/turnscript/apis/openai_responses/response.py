@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 from msgspec import Raw as RawJson
+from msgspec.structs import replace
 
 from turnscript.apis.api import OFFICIAL, Api, Body, Reply, extra_of, leftover, merge
 from turnscript.apis.openai_responses.options import ORIGIN
@@ -32,7 +33,6 @@ from turnscript.apis.openai_responses.outcome import (
 from turnscript.apis.openai_responses.output import Output, read_output, settle
 from turnscript.apis.openai_responses.parts import OUTPUT
 from turnscript.apis.openai_responses.tools import made_item_id, response_id, write_tools
-from turnscript.apis.openai_responses.writing import Writer
 from turnscript.apis.shared.answers import (
     created_of,
     lose_foreign,
@@ -44,12 +44,11 @@ from turnscript.apis.shared.answers import (
     write_usage,
 )
 from turnscript.apis.shared.citations import with_pages_on_text
-from turnscript.core.conversation import Extra, Issue, Item, Request, Response, ToolCall
+from turnscript.core.conversation import Extra, Issue, Item, Request, Response, ToolCall, single_text
 from turnscript.core.errors import InvalidRequest
 from turnscript.core.events import MessageEnd, cut_call
 from turnscript.core.json_text import Json, excerpt, json_of, plain, read_object
 from turnscript.core.losses import Loss
-from turnscript.core.message_groups import slot_of
 from turnscript.core.payloads import Source, body_bytes
 
 _encode = msgspec.json.Encoder().encode
@@ -117,7 +116,7 @@ _Repeated = tuple[Body, Body, Body]
 def _repeated(api: Api, request: Request) -> _Repeated:
     """What is repeated of a request. It is read alone: where nothing stands in it but settings, those of one client are
     the same again and again."""
-    if request.tools or (request.items and slot_of(request.items[0])):
+    if request.tools or _is_instructed(request):
         return _encoded(api, request)
     try:
         settings = _encode((api.name, request.settings, request.extra, request.hints, request.origin))
@@ -145,13 +144,13 @@ def _encoded(api: Api, request: Request) -> _Repeated:
 
 def _said(api: Api, request: Request) -> Body:
     """What the request says. The losses of writing it are those of the request, and not told again."""
-    rendering = api.rendering(request, OFFICIAL, {})
+    rendering = api.rendering(replace(request, source=None), OFFICIAL, {})
     body: Body = {}
     api.write_options(body, rendering)
     settings = request.settings
     body |= {name: value for name in SAMPLED if (value := getattr(settings, name)) is not None}
-    if request.items and slot_of(request.items[0]):
-        Writer(rendering, request.items).write_instructions(body)
+    if _is_instructed(request) and (value := _instructions(request)) is not None:
+        body["instructions"] = value
     if request.tools:
         body["tools"] = list(map(_full, write_tools(rendering, request.tools, "$.tools")))
     rendering.put_extra(body, request.extra, "$")
@@ -165,6 +164,17 @@ def _said(api: Api, request: Request) -> Body:
     if "conversation" in found:
         found["conversation"] = _conversation(found["conversation"])
     return found
+
+
+def _is_instructed(request: Request) -> bool:
+    return bool(request.items) and request.items[0].at.startswith("$.instructions")
+
+
+def _instructions(request: Request) -> Any:
+    """What stood in `instructions`."""
+    if request.source is not None:
+        return read_object(request.source.data).get("instructions")
+    return single_text(getattr(request.items[0], "content", []))
 
 
 def _full(tool: Body) -> Body:

@@ -16,8 +16,6 @@ from msgspec.structs import replace
 
 from turnscript.apis.openai_responses.client_tools import (
     CLIENT_OUTPUTS,
-    INSTRUCTIONS,
-    INSTRUCTIONS_LIST,
     as_function,
     settle_client_items,
 )
@@ -289,8 +287,8 @@ def _join(request: Request, items: Sequence[bytes]) -> None:
     before = read_items([RawJson(item) for item in items], "$.previous_response_id")
     name_joined(request, before)
     answered = any(slot_of(item) in CLIENT_OUTPUTS for item in request.items)
-    slots = (INSTRUCTIONS, INSTRUCTIONS_LIST)
-    start = next((index for index, item in enumerate(request.items) if slot_of(item) not in slots), len(request.items))
+    said = (index for index, item in enumerate(request.items) if not item.at.startswith("$.instructions"))
+    start = next(said, len(request.items))
     request.items[start:start] = before
     if answered:
         settle_client_items(request.items)

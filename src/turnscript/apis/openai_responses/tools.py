@@ -40,7 +40,6 @@ from turnscript.apis.api import Body, Rendering, extra_of
 from turnscript.apis.openai_responses.client_tools import (
     CLIENT_CALLS,
     ID_PREFIXES,
-    STRING,
     TOOL_SEARCH_CALL,
     TOOL_SEARCH_OUTPUT,
     client_tool,
@@ -273,7 +272,6 @@ def _search_call(members: Extra, at: str) -> list[Item]:
     call = ToolCall(name=SEARCH, arguments=text_of(value), as_object=True, hints=Hints(slot=TOOL_SEARCH_CALL), at=at)
     if _begins(value, b'"'):
         call.arguments, call.as_object = plain(value), False
-        call.hints = Hints(slot=TOOL_SEARCH_CALL, shape=STRING)
     elif not is_object(call.arguments):
         return []
     _identify_search(call, members)

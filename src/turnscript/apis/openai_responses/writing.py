@@ -7,18 +7,10 @@ from typing import Any
 
 from msgspec import Raw as RawJson
 
-from turnscript.apis.api import SEED, Body, Rendering, merge
+from turnscript.apis.api import SEED, Body, Rendering
 from turnscript.apis.openai_responses.client_tools import (
-    EMPTY,
-    INSTRUCTIONS,
-    INSTRUCTIONS_LIST,
-    MESSAGE,
-    NAMED,
-    SEED_SLOTS,
-    STRING,
     TOOL_SEARCH_CALL,
     TOOL_SEARCH_OUTPUT,
-    WITHOUT_ID,
     call_body,
     is_written,
     output_body,
@@ -45,7 +37,7 @@ from turnscript.core.conversation import (
     single_text,
 )
 from turnscript.core.json_text import is_object
-from turnscript.core.message_groups import is_joined, shape_of, slot_of
+from turnscript.core.message_groups import is_joined, slot_of
 from turnscript.core.source_paths import message_path, telling
 from turnscript.core.validation import text_only
 
@@ -54,35 +46,34 @@ def write_items(body: Body, rendering: Rendering) -> None:
     """Write `instructions` and `input` into `body`."""
     items = rendering.request.items
     writer = Writer(rendering, items)
-    start = writer.write_instructions(body)
-    if writer.hinted and len(items) == start + 1 and shape_of(items[start]) == "input":
-        text = single_text(items[start].content)  # type: ignore[attr-defined]
-        if text is not None:
-            body["input"] = text
-            return
-    writer.write(start, len(items))
-    if len(items) > start:
+    slices = rendering.slices
+    start = writer.write_instructions(body) if slices is not None else 0
+    kept = slices.member("input", items[start:]) if slices is not None else None
+    if kept is not None:
+        body["input"] = kept
+    elif len(items) > start:
+        writer.write(start, len(items))
         body["input"] = writer.out
 
 
 class Writer:
     """Writes items one after another into `out`.
 
-    `hinted` says whether the shapes and slots of the items are those of this API; they are not when the request came
-    from another, nor for the seed profile, which writes every item in one shape.
+    An item that came from this API and is unchanged stands there as it came. `own` says whether the types of calls and
+    results are those of this API; they are not when the request came from another, nor for the seed profile, which
+    writes every item in one shape.
     """
 
     __slots__ = (
         "_call_ids",
         "_reasoning_ids",
         "custom",
-        "enveloped",
-        "hinted",
         "index",
         "items",
         "joined",
         "names",
         "out",
+        "own",
         "rendering",
         "seed",
         "stays",
@@ -92,46 +83,48 @@ class Writer:
         self.rendering = rendering
         self.items = items
         self.seed = rendering.profile == SEED
-        self.hinted = not (rendering.foreign or self.seed)
+        self.own = not (rendering.foreign or self.seed)
         self.out: list[Any] = []
         self.index = 0
         self.names: dict[str, str] = {}  # id of a call -> its tool's name, as the reader derives the names of results
         self.custom: set[str] = set()
-        self.joined: Item | None = None  # the last item that was added to the message before it
-        self.enveloped: Item | None = None  # the last item whose message got its unnamed members back
+        self.joined: Item | None = None  # the last item that was written with the one before it
         self.stays: set[int] = set()  # where a reader will keep the call id that is generated here
         self._call_ids: dict[int, str] | None = None
         self._reasoning_ids: dict[int, str] | None = None
 
     def write(self, start: int, end: int) -> None:
         """Write the items from `start` to `end`."""
-        items = self.items
-        for index in range(start, end):
-            item = items[index]
-            self.index = index
-            _WRITE[item.__class__](self, item)
-            hints = item.hints
-            if hints is not None and (hints.turn or hints.envelope):
-                self._lose_hints(item, hints)
+        self.index = start
+        for value, run in self.rendering.runs(self.items[start:end]):
+            if value is not None:
+                self.out.append(value)
+                self.index += len(run)
+                self.names |= {item.id: item.name for item in run if type(item) is ToolCall and item.id is not None}
+                continue
+            for item in run:
+                _WRITE[item.__class__](self, item)
+                hints = item.hints
+                if hints is not None and (hints.turn or hints.envelope):
+                    self._lose_hints(item, hints)
+                self.index += 1
 
     def write_instructions(self, body: Body) -> int:
         """Write what stood in `instructions` there again; gives the number of items that did."""
-        if not self.hinted or not self.items:
+        slices, items = self.rendering.slices, self.items
+        if slices is None:
             return 0
-        first = self.items[0]
-        slot = slot_of(first)
-        if slot == INSTRUCTIONS and isinstance(first, System):
-            text = single_text(first.content)
-            if text is not None:
-                body["instructions"] = text
-                return 1
         count = 0
-        while count < len(self.items) and slot_of(self.items[count]) == INSTRUCTIONS_LIST:
+        while count < len(items) and slices.place(items[count]).startswith("$.instructions"):
             count += 1
-        if count:
+        value = slices.member("instructions", items[:count])
+        if value is not None:
+            body["instructions"] = value
+        elif count == 1 and (text := single_text(items[0].content)) is not None:  # type: ignore[attr-defined]
+            body["instructions"] = text
+        elif count:
             self.write(0, count)
-            body["instructions"] = self.out
-            self.out = []
+            body["instructions"], self.out = self.out, []
         return count
 
     # What every item needs.
@@ -170,26 +163,21 @@ class Writer:
         """Report what the shape of messages said and this API cannot: only blocks of the seed share a message."""
         if hints.turn and self.joined is not item:
             self.rendering.lose(self.at(item), "approximated", "where a message begins and ends is not kept")
-        if self.enveloped is not item:
-            message = message_path(self.at(item))
-            for key in telling(hints.envelope, self.rendering.request.words):
-                self.rendering.lose(
-                    f"{message}.{key}", "dropped", f"{self.rendering.target} has no message around this"
-                )
+        message = message_path(self.at(item))
+        for key in telling(hints.envelope, self.rendering.request.words):
+            self.rendering.lose(f"{message}.{key}", "dropped", f"{self.rendering.target} has no message around this")
 
-    def call_id(self, item: ToolCall | ToolResult) -> str | None:
-        """The id on the wire, None where it was left out; generated for an item that has none."""
+    def call_id(self, item: ToolCall | ToolResult) -> str:
+        """The id on the wire; generated for an item that has none."""
         if item.id is not None:
             return item.id
-        if self.hinted and slot_of(item) in WITHOUT_ID:
-            return None
         if self._call_ids is None:
             self._call_ids = call_ids(self.items)
             if any(isinstance(one, ToolCall | ToolResult) and is_generated(one.id) for one in self.items):
                 self.stays = kept_ids(self.items, self._call_ids)
         made = self._call_ids[self.index]
-        native = self.rendering.request.origin == ORIGIN and slot_of(item) not in WITHOUT_ID
-        detail = "" if native else told(self.rendering.request, item, made)
+        own = self.rendering.request.origin == ORIGIN  # where it was generated before
+        detail = "" if own else told(self.rendering.request, item, made)
         if self.index in self.stays and not detail:
             detail = f"{made!r}: next to ids that look generated, it will not be taken for one"
         if detail:
@@ -225,18 +213,7 @@ def _assistant(writer: Writer, item: Assistant) -> None:
 
 
 def _message(writer: Writer, item: System | User | Assistant, role: str, usual: str) -> None:
-    content: Any = None
-    hints = item.hints
-    body: Body = {"role": role}
-    if hints is not None and writer.hinted:
-        alone = item.extra or item.id is not None or item.name is not None  # members that only a whole message has
-        if hints.turn == "join" and not alone and _join(writer, item, role, writer.parts(item, item.content, usual)):
-            return
-        if hints.slot == MESSAGE:
-            body = {"type": "message", "role": role}
-        if hints.shape == "string":
-            content = single_text(item.content)
-    body["content"] = writer.parts(item, item.content, usual) if content is None else content
+    body: Body = {"role": role, "content": writer.parts(item, item.content, usual)}
     if item.id is not None:
         body["id"] = item.id
     if type(item) is Assistant and item.phase is not None:
@@ -244,16 +221,6 @@ def _message(writer: Writer, item: System | User | Assistant, role: str, usual: 
     if item.name is not None:
         writer.lose_name(item)
     writer.add(item, body)
-
-
-def _join(writer: Writer, item: Item, role: str, blocks: list[Any]) -> bool:
-    """Add blocks to the message before, if there is one of that role with a list for its content."""
-    before = writer.out[-1] if writer.out else None
-    if not isinstance(before, dict) or before.get("role") != role or not isinstance(before.get("content"), list):
-        return False
-    before["content"] += blocks
-    writer.joined = item
-    return True
 
 
 # Thinking.
@@ -270,7 +237,7 @@ def _thinking(writer: Writer, item: Thinking) -> None:
     if id_ is not None:
         body["id"] = id_
     body["summary"] = writer.parts(item, item.summary, SUMMARY) if item.summary else []
-    if item.content or (writer.hinted and shape_of(item) == "empty"):
+    if item.content:
         body["content"] = writer.parts(item, item.content, REASONING)
     if item.encrypted is not None:
         if not rendering.proved:
@@ -298,25 +265,20 @@ def _lose_proofs(writer: Writer, item: Thinking) -> None:
 
 def _tool_call(writer: Writer, item: ToolCall) -> None:
     call_id = writer.call_id(item)
-    if call_id is not None:
-        writer.names[call_id] = item.name
-        if item.custom:
-            writer.custom.add(call_id)
-    if writer.seed or (writer.hinted and slot_of(item) in SEED_SLOTS):
+    writer.names[call_id] = item.name
+    if item.custom:
+        writer.custom.add(call_id)
+    if writer.seed:
         _seed_call(writer, item, call_id)
         return
-    if writer.hinted and slot_of(item) == TOOL_SEARCH_CALL:
+    if writer.own and slot_of(item) == TOOL_SEARCH_CALL:
         writer.add(item, search_call(item, call_id))
         return
-    if writer.hinted and (own := call_body(item, call_id)) is not None:
+    if writer.own and (own := call_body(item, call_id)) is not None:
         writer.add(item, own)
         return
     kind, text = ("custom_tool_call", "input") if item.custom else ("function_call", "arguments")
-    body: Body = {"type": kind}
-    if call_id is not None:
-        body["call_id"] = call_id
-    body["name"] = item.name
-    body[text] = "" if _says_nothing(writer, item) else text_only(item.arguments)
+    body: Body = {"type": kind, "call_id": call_id, "name": item.name, text: text_only(item.arguments)}
     if item.item_id is not None:
         body["id"] = item.item_id
     if item.namespace is not None:
@@ -324,30 +286,23 @@ def _tool_call(writer: Writer, item: ToolCall) -> None:
     writer.add(item, body)
 
 
-def _says_nothing(writer: Writer, item: ToolCall) -> bool:
-    """Whether the arguments came as an empty text, and are still the empty object that this means."""
-    return writer.hinted and item.arguments == "{}" and shape_of(item) == EMPTY
-
-
 def _tool_result(writer: Writer, item: ToolResult) -> None:
     call_id = writer.call_id(item)
     rendering = writer.rendering
-    if writer.hinted and (own := output_body(item, call_id)) is not None:
+    if writer.own and (own := output_body(item, call_id)) is not None:
         writer.add(item, own)
         return
     if item.status is not None:
         detail = f"{rendering.target} does not say whether a tool failed"
         rendering.lose_member(writer.at(item), "tool_result.status", "dropped", detail)
-    if writer.seed or (writer.hinted and slot_of(item) in SEED_SLOTS):
+    if writer.seed:
         _seed_result(writer, item, call_id)
         return
-    if writer.hinted and slot_of(item) == TOOL_SEARCH_OUTPUT and _search_output(writer, item, call_id):
+    if writer.own and slot_of(item) == TOOL_SEARCH_OUTPUT and _search_output(writer, item, call_id):
         return
     custom = item.custom or (rendering.request.origin != ORIGIN and call_id in writer.custom)
-    body: Body = {"type": "custom_tool_call_output" if custom else "function_call_output"}
-    if call_id is not None:
-        body["call_id"] = call_id
-    body["output"] = _output(writer, item)
+    kind = "custom_tool_call_output" if custom else "function_call_output"
+    body: Body = {"type": kind, "call_id": call_id, "output": _output(writer, item)}
     if item.item_id is not None:
         body["id"] = item.item_id
     if item.name is not None and _says_name(writer, item, call_id):
@@ -363,7 +318,7 @@ def _tool_result(writer: Writer, item: ToolResult) -> None:
 def search_call(item: ToolCall, call_id: str | None) -> Body:
     """A call of a search for tools that the client runs. It has no name, and its arguments are no text."""
     arguments: Any = item.arguments
-    if shape_of(item) != STRING and is_object(item.arguments):
+    if is_object(item.arguments):
         arguments = RawJson(item.arguments.encode())
     body: Body = {"type": TOOL_SEARCH_CALL, "call_id": call_id, "execution": "client", "arguments": arguments}
     if item.item_id is not None:
@@ -371,7 +326,7 @@ def search_call(item: ToolCall, call_id: str | None) -> Body:
     return body
 
 
-def _search_output(writer: Writer, item: ToolResult, call_id: str | None) -> bool:
+def _search_output(writer: Writer, item: ToolResult, call_id: str) -> bool:
     """Write what such a search has found: the change that belongs to the result. False if the result says more."""
     found = writer.items[writer.index + 1] if writer.index + 1 < len(writer.items) else None
     if not isinstance(found, ToolsChange) or not is_joined(found) or found.removed:
@@ -388,16 +343,14 @@ def _search_output(writer: Writer, item: ToolResult, call_id: str | None) -> boo
     return True
 
 
-def _says_name(writer: Writer, item: ToolResult, call_id: str | None) -> bool:
-    """Whether the name of a result must be written: when its call does not give it, or when it was written before."""
-    if writer.hinted and slot_of(item) == NAMED:
-        return True
-    return call_id is None or writer.names.get(call_id) != item.name
+def _says_name(writer: Writer, item: ToolResult, call_id: str) -> bool:
+    """Whether the name of a result must be written: its call does not give it."""
+    return writer.names.get(call_id) != item.name
 
 
 def _output(writer: Writer, item: ToolResult) -> Any:
     text = single_text(item.content)
-    if text is not None and not (writer.hinted and shape_of(item) == "list"):
+    if text is not None:
         return text
     written = writer.parts(item, item.content, INPUT)
     if writer.seed and len(written) == 1 and isinstance(written[0], dict) and written[0].keys() == _PLAIN_TEXT:
@@ -408,7 +361,7 @@ def _output(writer: Writer, item: ToolResult) -> Any:
 _PLAIN_TEXT = {"type", "text"}
 
 
-def _seed_call(writer: Writer, item: ToolCall, call_id: str | None) -> None:
+def _seed_call(writer: Writer, item: ToolCall, call_id: str) -> None:
     """The Universal document's form: a block in an assistant message."""
     name = item.name
     if item.namespace is not None:
@@ -416,29 +369,16 @@ def _seed_call(writer: Writer, item: ToolCall, call_id: str | None) -> None:
         writer.rendering.lose(f"{writer.at(item)}.namespace", "renamed", f"the tool became {name!r}")
     if item.custom:
         writer.rendering.lose(writer.at(item), "approximated", "a call of a custom tool became an ordinary one")
-    arguments: Any = "" if _says_nothing(writer, item) else item.arguments
-    if writer.hinted and shape_of(item) == "object":
-        arguments = RawJson(item.arguments.encode())
-    body: Body = {"type": "tool_call"}
-    if call_id is not None:
-        body["id"] = call_id
-    body |= {"name": name, "arguments": arguments}
+    body: Body = {"type": "tool_call", "id": call_id, "name": name, "arguments": item.arguments}
     _add_block(writer, item, "assistant", body)
 
 
-def _seed_result(writer: Writer, item: ToolResult, call_id: str | None) -> None:
+def _seed_result(writer: Writer, item: ToolResult, call_id: str) -> None:
     """The Universal document's form: a block in a user message."""
     if item.name is not None and _says_name(writer, item, call_id):
         detail = "a result in a message has no name but that of its call"
         writer.rendering.lose(f"{writer.at(item)}.name", "dropped", detail)
-    text = single_text(item.content)
-    output = _output(writer, item)
-    if text is not None and writer.hinted and shape_of(item) == "object":
-        output = RawJson(text.encode())
-    body: Body = {"type": "tool_result"}
-    if call_id is not None:
-        body["tool_call_id"] = call_id
-    body["output"] = output
+    body: Body = {"type": "tool_result", "tool_call_id": call_id, "output": _output(writer, item)}
     _add_block(writer, item, "user", body)
 
 
@@ -447,14 +387,7 @@ def _add_block(writer: Writer, item: ToolCall | ToolResult, role: str, block: Bo
     if item.item_id is not None:
         rendering.lose(f"{writer.at(item)}.id", "dropped", "a call in a message has no id beside the one of the call")
     rendering.put_extra(block, item.extra, writer.at(item))
-    hints = item.hints
-    if hints is not None and writer.hinted and hints.turn == "join" and _join(writer, item, role, [block]):
-        return
-    message: Body = {"role": role, "content": [block]}
-    if hints is not None and writer.hinted:
-        merge(message, hints.envelope)
-        writer.enveloped = item
-    writer.out.append(message)
+    writer.out.append({"role": role, "content": [block]})
 
 
 # The rest.
