@@ -33,17 +33,17 @@ SHOWN = (
 )
 MAYBE_CUT = "met a limit in the second call"
 """A call that stands last before a limit is not believed by who reads it, so this one does not come back whole."""
-CASES = [(wire, name) for wire in wires.APIS for name in SHOWN]
+CASES = [(wire, name) for wire in wires.ALL for name in SHOWN]
 
 
 def named(value: str) -> str:
     """In the id of a test the API has its own name, by which `make golden NAME=openai-chat` finds its tests."""
-    return wires.APIS[value].name if value in wires.APIS else value
+    return wires.ALL[value].name if value in wires.ALL else value
 
 
 def path_of(wire: str, name: str, kind: str) -> Path:
     plain = "".join(letter if letter.isalnum() else "_" for letter in name).replace("__", "_")
-    return FOLDER / wires.APIS[wire].name / f"{plain}.{kind}"
+    return FOLDER / wires.ALL[wire].name / f"{plain}.{kind}"
 
 
 def compared(path: Path, actual: bytes, request: pytest.FixtureRequest) -> bytes:
@@ -73,7 +73,7 @@ def test_an_answer_is_told_as_its_golden_file_shows(wire: str, name: str, reques
 )
 def test_a_golden_answer_is_written_back_as_it_was_read(wire: str, name: str) -> None:
     """A1: the wire equals the golden in both directions."""
-    api = wires.APIS[wire]
+    api = wires.ALL[wire]
     body = path_of(wire, name, "json").read_bytes()
     asked = BY_NAME[name].asked.of(api.origin)
     response = api.parse_response(body)
@@ -82,7 +82,7 @@ def test_a_golden_answer_is_written_back_as_it_was_read(wire: str, name: str) ->
 
 
 def test_a_call_that_a_limit_may_have_cut_is_not_believed() -> None:
-    api = wires.APIS["messages"]
+    api = wires.ALL["messages"]
     response = api.parse_response(path_of("messages", MAYBE_CUT, "json").read_bytes())
     assert ["thinking", "tool_call"] == [item.kind for item in response.items]
     assert response.cut is not None

@@ -16,11 +16,14 @@ APIS: dict[str, Api] = {
     "messages": ts.get_api("anthropic-messages"),
     "completions": ts.get_api("openai-completions"),
 }
+"""Those that clients in Python and in JavaScript judge here."""
+ALL = APIS | {"gemini": ts.get_api("gemini")}
+"""The same, and one that its own client judges through the gateway."""
 
 
 def whole(wire: str, answer: Answer) -> tuple[int, bytes]:
     """Status and body of the answer in one piece."""
-    api = APIS[wire]
+    api = ALL[wire]
     error = answer.error()
     if error is None:
         try:
@@ -32,7 +35,7 @@ def whole(wire: str, answer: Answer) -> tuple[int, bytes]:
 
 def stream(wire: str, answer: Answer) -> bytes:
     """The answer as a stream."""
-    api = APIS[wire]
+    api = ALL[wire]
     renderer = api.stream_renderer(answer.asked.of(api.origin), ts.Reply(id=answer.response().id))
     out: list[bytes] = []
     for step in answer.steps():

@@ -250,6 +250,8 @@ def bare(item: ts.Item, words: Words) -> ts.Item:
         item.id = None
     if isinstance(item, ts.ToolResult):
         item.name = None  # the name of its call, which is compared there
+    if isinstance(item, ts.Thinking):
+        item.signature = item.signature or None  # one API has a place for it that is never missing
     return item
 
 

@@ -29,6 +29,7 @@ TOLD = {
     "openai-completions": {STOP: "stop", LENGTH: "length", FILTERED: "content_filter"},
     "openai-responses": {STOP: "completed", LENGTH: "max_output_tokens", FILTERED: "content_filter"},
     "anthropic-messages": {STOP: "end_turn", LENGTH: "max_tokens", FILTERED: "refusal"},
+    "gemini": {STOP: "STOP", LENGTH: "MAX_TOKENS", FILTERED: "SAFETY"},
 }
 """The word of each API for each end. For a word that nobody knows, all say that the answer is not whole."""
 
@@ -94,7 +95,9 @@ def word_of(body: Any) -> str | None:
     """The word for the end in a body, or in an event of a stream."""
     found: Any = body.get("stop_reason")
     response = body.get("response", body)
-    if body.get("choices"):
+    if body.get("candidates"):
+        found = body["candidates"][0].get("finishReason")
+    elif body.get("choices"):
         found = body["choices"][0].get("finish_reason")
     elif "status" in response:
         details = response.get("incomplete_details") or {}

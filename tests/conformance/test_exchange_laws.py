@@ -126,7 +126,9 @@ def test_what_another_api_cannot_tell_of_an_answer_is_listed(api_name: str, data
         assert source.finish_reason == arrived.finish_reason or not ENDS.isdisjoint(paths)
 
 
-ENDS = frozenset({"$", "$.finish_reason", "$.choices[0].finish_reason", "$.status", "$.stop_reason"})
+ENDS = frozenset(
+    {"$", "$.finish_reason", "$.choices[0].finish_reason", "$.status", "$.stop_reason", "$.candidates[0].finishReason"}
+)
 """Where answers say why they ended."""
 CALLED = ts.ToolCall(name="f", arguments="{}", id="c")
 SPOKEN = ts.Assistant(content=[ts.Text(text="Hi")])

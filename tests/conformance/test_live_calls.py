@@ -14,7 +14,7 @@ from tests.strategies import jsontext
 from tests.strategies.events import NAMES, cut_anywhere, event_lists, head_of
 from turnscript.apis.api import Api, Calls, Reply
 from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
-from turnscript.core.json_text import Beginning, is_object
+from turnscript.core.json_text import Beginning, is_object, respell
 
 FEWER = fewer()
 CHATS = [name for name in ts.apis() if ts.get_api(name).endpoint != "/v1/completions"]
@@ -55,12 +55,14 @@ def test_what_was_told_of_arguments_is_told_to_the_client_at_once(
         told += piece
         given_ += beginning.take(piece)
         expected = (given_ if given_.strip() else "") if name == "anthropic-messages" else told
+        expected = "" if name == "gemini" else expected  # whose calls come whole
         assert expected == "".join([event.text for event in events if isinstance(event, PartDelta)])
     events += parser.feed(renderer.send([PartEnd(0, call), MessageEnd("tool_calls")]) + renderer.close())
     response = ts.fold(events + parser.close())
     (item,) = response.items
     assert isinstance(item, ts.ToolCall)
-    assert (tool, arguments, "tool_calls") == (item.name, item.arguments, response.finish_reason)
+    spelled = respell(arguments) if name == "gemini" else arguments
+    assert (tool, spelled, "tool_calls") == (item.name, item.arguments, response.finish_reason)
 
 
 @pytest.mark.parametrize("name", CHATS)

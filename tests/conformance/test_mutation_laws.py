@@ -36,6 +36,8 @@ ASKED = ts.Request(settings=ts.Settings(model="m", stream=True, stream_options=J
 OPTIONAL: dict[str, frozenset[str]] = {
     "openai-chat": frozenset({"content", "refusal", "reasoning_content"}),
     "openai-responses": frozenset({"content"}),
+    "gemini": frozenset({"candidates", "content", "parts", "text", "thought", "functionCall", "args", "finishReason"})
+    | {"candidatesTokenCount", "thoughtsTokenCount"},
 }
 """Members that an API lets a server leave out, and that say what nothing else does: nobody can miss them."""
 ALSO = frozenset({"content", "refusal", "stop_sequence"})
@@ -45,7 +47,7 @@ ALSO = frozenset({"content", "refusal", "stop_sequence"})
 def cannot_be_known(api: str, path: Path, value: Any) -> bool:
     """Whether an API takes the damaged body for a good one that says something else."""
     name = str(path[-1])
-    if "input" in path[:-1]:
+    if "input" in path[:-1] or "args" in path[:-1]:
         return True  # what stands in the arguments of a call is anybody's
     if value is GONE or value in (None, []):
         return name in OPTIONAL.get(api, frozenset())

@@ -74,7 +74,8 @@ def test_a_template_with_its_holes_filled_is_the_event_that_would_be_framed(even
 def test_every_payload_is_what_encoding_it_whole_would_give(api_name: str, told: list[Event]) -> None:
     renderer = ts.get_api(api_name).stream_renderer(asked(reasoning_summary="auto"))
     for body in payloads(renderer.send(told) + renderer.close()):
-        assert msgspec.json.encode(json.loads(body)) == body
+        if b'"functionCall"' not in body:  # whose arguments are JSON as the model wrote it
+            assert msgspec.json.encode(json.loads(body)) == body
 
 
 @FEWER

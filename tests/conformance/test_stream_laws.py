@@ -24,7 +24,7 @@ from turnscript.core.errors import (
     UpstreamTimeout,
 )
 from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
-from turnscript.core.json_text import Json
+from turnscript.core.json_text import Json, respell
 from turnscript.core.unread_stream import BEHIND, STRAY
 
 FEWER = fewer()
@@ -63,7 +63,9 @@ def said(response: ts.Response) -> tuple[str, str, list[tuple[str, str]]]:
     calls: list[tuple[str, str]] = []
     for item in response.items:
         if isinstance(item, ts.ToolCall):
-            calls.append((item.name, item.arguments.strip(" \t\r\n")))  # one API has no place for blanks around them
+            # Objects have no spelling in some APIs, and one has no place for blanks around them.
+            spelled = respell(item.arguments) if is_object(item.arguments) else item.arguments
+            calls.append((item.name, spelled.strip(" \t\r\n")))
         else:
             texts[item.kind] += strategies.content_of(item)
     return texts["assistant"], texts["thinking"], calls

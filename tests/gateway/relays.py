@@ -59,11 +59,22 @@ def script(kind: Chat, *items: Item, finish: str = "stop", usage: Usage | None =
         api = api_at(kind.endpoint)
         request = api.parse_request(asked.body)
         response = Response(items=list(items), finish_reason=finish, usage=usage, origin=api.origin)
-        if not request.settings.stream:
+        if not streams(asked, request):
             return said(api.render_response(response, request, reply=Reply(id="up_1")).data)
         return [STREAM, *(chunk(event) for event in stream_events(api, request, response)), END]
 
     return play
+
+
+def streams(asked: Asked, request: Request) -> bool:
+    """Whether a stream is asked for: one kind says it in the path."""
+    return bool(request.settings.stream) or "streamGenerateContent" in asked.line
+
+
+def path_of(kind: Chat, *, stream: bool, model: str = "upstream-model") -> str:
+    """Where a server of a kind is asked for an answer of a model."""
+    method = "streamGenerateContent?alt=sse" if stream else "generateContent"
+    return f"/models/{model}:{method}" if kind.name == "gemini" else kind.path
 
 
 def stream_events(api: Api, request: Request, response: Response) -> list[bytes]:

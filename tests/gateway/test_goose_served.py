@@ -70,6 +70,7 @@ THINKS: dict[str, dict[str, Any]] = {
     "openai-chat": {"reasoning_effort": "high"},
     "openai-responses": {"reasoning": {"effort": "high"}},
     "anthropic-messages": {"thinking": {"type": "adaptive"}},
+    "gemini": {"generationConfig": {"thinkingConfig": {"thinkingLevel": "HIGH"}}},
 }
 
 

@@ -46,7 +46,8 @@ def test_a_request_names_a_preset_which_goes_before_the_settings_of_its_model(ap
         told = stage.ask(api, stream=stream, preset="creative")
         assert (200, []) == (told.status, lost(stage, told))
         assert get_preset("creative").values() == sampled(stage)
-        stage.ask(api, stream=stream, preset="creative", temperature=0.125)
+        own: dict[str, Any] = {"temperature": 0.125}
+        stage.ask(api, stream=stream, preset="creative", **({"generationConfig": own} if api.name == "gemini" else own))
         assert get_preset("creative").values() | {"temperature": 0.125} == sampled(stage)
         stage.ask(api, stream=stream, preset=None)
         assert get_preset("math").values() == sampled(stage)

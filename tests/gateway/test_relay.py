@@ -11,7 +11,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.gateway.relays import KINDS, USAGE, Relay, call, of_kind, proved, relaying, said_text, script
+from tests.gateway.relays import (
+    KINDS,
+    USAGE,
+    Relay,
+    call,
+    of_kind,
+    path_of,
+    proved,
+    relaying,
+    said_text,
+    script,
+    streams,
+)
 from tests.gateway.scripted import Asked, Script, said, sse
 from tests.gateway.stage import CHATS, WEATHER, Told, named
 from tests.sdks import anthropic_sdk, openai_sdk
@@ -93,12 +105,9 @@ def test_an_answer_is_told_in_the_words_of_the_client(relay: Relay, api: Api, st
     assert "tool_calls" == told.end.finish_reason
     [asked] = relay.asked
     sent = upstream(relay)
-    assert f"POST /v1{relay.kind.path}" == asked.line
-    assert (stream, "upstream-model", 500) == (
-        bool(sent.settings.stream),
-        sent.settings.model,
-        sent.settings.max_tokens,
-    )
+    assert f"POST /v1{path_of(relay.kind, stream=stream)}" == asked.line
+    assert (stream, 500) == (streams(asked, sent), sent.settings.max_tokens)
+    assert "upstream-model" in (sent.settings.model, asked.line.partition("models/")[2].partition(":")[0])
     assert ["get_weather"] == [tool.name for tool in sent.tools]
     unsaid = api is CHAT and relay.kind.name in CARRIED  # a proof, for which this API has no place
     assert unsaid == bool(relay.losses(told))
@@ -231,7 +240,9 @@ def test_the_key_is_where_its_api_has_it(kind: Chat) -> None:
         relay.ask(CHAT, asking(), stream=False)
         for asked in relay.server.asked:
             found = {name: asked.headers.get(name) for name in ("authorization", "x-api-key", "anthropic-version")}
-            if kind.name == "messages":
+            if kind.name == "gemini":
+                assert ([None] * 3, "secret-of-upstream") == (list(found.values()), asked.headers["x-goog-api-key"])
+            elif kind.name == "messages":
                 assert [None, "secret-of-upstream", "2023-06-01"] == list(found.values())
             else:
                 assert ["Bearer secret-of-upstream", None, None] == list(found.values())
@@ -285,12 +296,16 @@ def test_a_text_alone_is_what_a_user_says(relay: Relay, stream: bool) -> None:
 def test_tokens_are_counted_by_a_server_that_counts_and_else_estimated(relay: Relay) -> None:
     body = MESSAGES.render_request(asking()).value
     del body["max_tokens"]
-    relay.play(lambda asked: said({"input_tokens": 1234}))
+    relay.play(lambda asked: said({"input_tokens": 1234, "totalTokens": 1234}))
     told = relay.client.post("/v1/messages/count_tokens", json=json.loads(msgspec.json.encode(body)))
     if relay.kind.name == "messages":
         assert (1234, "exact") == (told.json()["input_tokens"], told.headers["x-turnscript-token-count"])
         assert "POST /v1/messages/count_tokens" == relay.asked[-1].line
         assert {"model", "messages", "tools"} == relay.asked[-1].json.keys()
+    elif relay.kind.name == "gemini":
+        assert (1234, "exact") == (told.json()["input_tokens"], told.headers["x-turnscript-token-count"])
+        assert "POST /v1/models/upstream-model:countTokens" == relay.asked[-1].line
+        assert {"model", "contents", "tools"} == relay.asked[-1].json["generateContentRequest"].keys()
     else:
         assert (True, "estimated") == (told.json()["input_tokens"] > 5, told.headers["x-turnscript-token-count"])
         assert [] == relay.asked

@@ -140,7 +140,7 @@ def test_a_call_that_breaks_off_is_never_whole(relay: Relay, api: Api) -> None:
 def test_a_limit_is_told_as_one(relay: Relay, api: Api, stream: bool) -> None:
     relay.play(script(relay.kind, said_text("Half"), finish="length"))
     told = ask(relay, api, stream=stream)
-    words = {"openai-responses": b"incomplete", "anthropic-messages": b"max_tokens"}
+    words = {"openai-responses": b"incomplete", "anthropic-messages": b"max_tokens", "gemini": b"MAX_TOKENS"}
     assert words.get(api.name, b'"length"') in told.body
 
 

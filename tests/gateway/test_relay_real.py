@@ -33,7 +33,11 @@ def llamacpp() -> Iterator[str]:
         yield model.url
 
 
-@pytest.fixture(scope="module", params=KINDS, ids=of_kind)
+OF_LLAMACPP = [kind for kind in KINDS if kind.name != "gemini"]
+"""The kinds whose API llama.cpp's server has."""
+
+
+@pytest.fixture(scope="module", params=OF_LLAMACPP, ids=of_kind)
 def before_llamacpp(request: pytest.FixtureRequest, llamacpp: str) -> Iterator[str]:
     """A gateway before it, for each of the APIs that it has."""
     kind: Chat = request.param
@@ -41,7 +45,7 @@ def before_llamacpp(request: pytest.FixtureRequest, llamacpp: str) -> Iterator[s
         yield gateway.url
 
 
-@pytest.fixture(scope="module", params=KINDS, ids=of_kind)
+@pytest.fixture(scope="module", params=OF_LLAMACPP, ids=of_kind)
 def before_gateway(request: pytest.FixtureRequest) -> Iterator[str]:
     """A gateway before a gateway that has the tiny model, for each API."""
     kind: Chat = request.param

@@ -64,7 +64,7 @@ def test_a_stream_that_waits_is_told_its_place(narrow: Stage, api: Api) -> None:
                 second.close()
                 said = await heard(reader, rb"waiting, 0 before you", said)
                 blocker.close()
-                return await heard(reader, rb"\[DONE\]|message_stop|response.completed", said)
+                return await heard(reader, rb"\[DONE\]|message_stop|response.completed|finishReason", said)
 
     said = asyncio.run(run())
     assert b"Hello" in said

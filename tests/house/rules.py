@@ -232,6 +232,15 @@ def registered_names() -> dict[str, str]:
     return owners
 
 
+def _names_itself(module: Module, node: ast.Constant) -> bool:
+    """Return whether a kind of servers with a chat API says its own name, which may be that of the API."""
+    if not _dotted(module.path).startswith("turnscript.backends."):
+        return False
+    classes = [one for one in module.nodes if isinstance(one, ast.ClassDef)]
+    said = [one for each in classes for one in each.body if isinstance(one, ast.Assign) and one.value is node]
+    return any(isinstance(target, ast.Name) and target.id == "name" for one in said for target in one.targets)
+
+
 def stray_names(module: Module, owners: Mapping[str, str]) -> Iterator[str]:
     """A format, API or backend is named in its own file only; everyone else asks the registry.
 
@@ -245,7 +254,7 @@ def stray_names(module: Module, owners: Mapping[str, str]) -> Iterator[str]:
     for node in module.nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
             owner = spelled.get(node.value)
-            if owner and not _inside(own, owner):
+            if owner and not _inside(own, owner) and not _names_itself(module, node):
                 yield module.at(node, f"names {node.value!r}, which belongs to {owner}: ask the registry")
     for statement, name in _imports(module):
         for owner in set(owners.values()):

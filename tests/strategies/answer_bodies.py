@@ -17,6 +17,7 @@ from openai.types import Completion
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
+from tests.strategies.google import GenerateContentResponse
 from tests.strategies.sdk import drawn_from
 from tests.strategies.shapes import Model
 
@@ -49,11 +50,20 @@ def _message(body: Body, draw: st.DrawFn) -> None:
     body["stop_sequence"] = "END" if body["stop_reason"] == "stop_sequence" else None
 
 
+def _candidates(body: Body, draw: st.DrawFn) -> None:
+    body.pop("promptFeedback", None)
+    body["responseId"] = "r1"  # in whose place one is made up, of what stands where
+    for number, candidate in enumerate(body["candidates"]):
+        candidate["index"] = number
+        candidate["finishReason"] = draw(st.sampled_from(["STOP", "MAX_TOKENS", "SAFETY", "OTHER", "SPII"]))
+
+
 _TYPES: dict[str, tuple[tuple[Any, ...], Callable[[Body, st.DrawFn], None]]] = {
     "openai-chat": ((ChatCompletion,), _chat),
     "openai-completions": ((Completion,), _completion),
     "openai-responses": ((Response,), _response),
     "anthropic-messages": ((Message, BetaMessage), _message),
+    "gemini": ((GenerateContentResponse,), _candidates),
 }
 
 
@@ -66,7 +76,7 @@ def _drawn(api: str) -> st.SearchStrategy[Any]:
 def answer_bodies(draw: st.DrawFn, api: str) -> Body:
     """An answer of an API, with one choice at least where it has any."""
     body: Body = draw(_drawn(api))
-    if body.get("choices") == []:
+    if [] in (body.get("choices"), body.get("candidates")):
         return draw(answer_bodies(api))
     _TYPES[api][1](body, draw)
     _name(body)

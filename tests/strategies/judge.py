@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 import types
 import typing
+from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -12,6 +14,7 @@ from pydantic import BaseModel
 
 from tests.strategies import sdk
 from tests.strategies.jsontext import Spelled
+from tests.strategies.shapes import wire_fields
 
 EXTENSIONS = {"messages.reasoning_content", "temperature", "top_p", "top_k", "system"}
 """Members that servers of an API take and its SDK's types lack: thinking in Chat, sampling in newer Messages types, and
@@ -34,6 +37,10 @@ def conforms(value: Any, hint: Any) -> bool:
         return conforms(value, arguments[0])
     if origin in _UNIONS:
         return any(conforms(value, member) for member in arguments)
+    if hint is datetime:
+        return isinstance(value, str)
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return value in [member.value for member in hint]
     if origin is tx.Literal:
         return any(type(value) is type(option) and value == option for option in arguments)
     if tx.is_typeddict(hint) or (isinstance(hint, type) and issubclass(hint, BaseModel)):
@@ -44,7 +51,7 @@ def conforms(value: Any, hint: Any) -> bool:
         )
     if origin is not None:
         return isinstance(value, list) and all(conforms(element, arguments[0]) for element in value)
-    if hint is object or hint is None:
+    if hint in (object, Any, None):
         return True
     return type(value) is hint or (hint is float and type(value) is int)
 
@@ -66,8 +73,8 @@ def members(hint: Any) -> tuple[dict[str, Any], set[str]]:
         # The SDKs' classes are all total=False, or have no key of their own without Required.
         hints = tx.get_type_hints(hint, include_extras=True)
         return hints, {name for name, given in hints.items() if _is_required(given)}
-    fields = hint.model_fields.items()
-    return {name: info.annotation for name, info in fields}, {name for name, info in fields if info.is_required()}
+    fields = list(wire_fields(hint))
+    return {name: inner for name, inner, _ in fields}, {name for name, _, required in fields if required}
 
 
 def misfits(api: str, body: dict[str, Any]) -> list[str]:

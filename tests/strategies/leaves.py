@@ -72,6 +72,14 @@ BY_KIND: dict[str, Strategy] = {
     "any": jsontext.json_values(),
 }
 
+
+def _responses() -> Strategy:
+    """What a function answers: a text that came out, one that says what went wrong, or any object."""
+    texts = text.texts()
+    said = st.sampled_from(("output", "error")).flatmap(lambda name: texts.map(lambda one: {name: one}))
+    return st.one_of(said, jsontext.spelled_objects())
+
+
 # By TypedDict ("*": any), field and kind of leaf. Every entry says why the type alone is not enough.
 OVERRIDES: dict[tuple[str, str, str], Strategy] = {
     # The argument string of a call is a JSON text whose spelling must survive; models also write broken ones.
@@ -79,6 +87,8 @@ OVERRIDES: dict[tuple[str, str, str], Strategy] = {
     # Arguments that stand in the body as JSON: their spelling must survive as well.
     ("*", "input", "object"): jsontext.spelled_objects(),
     ("ToolSearchCall", "arguments", "any"): jsontext.spelled_objects(),
+    ("*", "args", "object"): jsontext.spelled_objects(),
+    ("*", "response", "object"): _responses(),
     # Ids come from a small pool, so that calls, results and references meet, and ids repeat.
     ("*", "id", "str"): call_ids(),
     ("*", "call_id", "str"): call_ids(),
@@ -104,6 +114,10 @@ OVERRIDES: dict[tuple[str, str, str], Strategy] = {
     # Declared str, but read as base64, a URL or a time by converters.
     ("*", "data", "str"): _or_words(BASE64),
     ("*", "file_data", "str"): _or_words(BASE64),
+    ("*", "thoughtSignature", "str"): _or_words(BASE64),
+    ("*", "mimeType", "str"): _or_words(("image/png", "audio/wav", "application/pdf", "text/plain")),
+    ("*", "responseMimeType", "str"): _or_words(("application/json", "text/plain")),
+    ("*", "fileUri", "str"): _or_words(URLS),
     ("*", "url", "str"): _or_words(URLS),
     ("*", "image_url", "str"): _or_words(URLS),
     ("*", "clear_at", "str"): _or_words(TIMES),
@@ -134,6 +148,15 @@ MEMBER_WEIGHTS: dict[str, int] = {
     "BetaToolUseBlockParam": 18,
     "BetaToolResultBlockParam": 18,
     "BetaToolParam": 12,
+    # Gemini: parts with one kind of data, and functions with names.
+    "UserTurn": 9,
+    "ModelTurn": 9,
+    "TextPart": 9,
+    "BlobPart": 3,
+    "FilePart": 3,
+    "CallPart": 6,
+    "ResultPart": 9,
+    "Functions": 9,
 }
 
 # Optional fields that half of the bodies should have at the least: the conversation itself.
@@ -146,7 +169,7 @@ USUAL_FIELDS = {
 }
 
 # Lists that hold a conversation, and so may be longer than the others' three elements.
-LONG_LISTS = {"messages": 6, "input": 8}
+LONG_LISTS = {"messages": 6, "input": 8, "contents": 6}
 
 
 def class_name(record: str) -> str:

@@ -24,7 +24,7 @@ from openai.types import completion_create_params as completion_params
 from openai.types.chat import completion_create_params as chat_params
 from openai.types.responses import response_create_params as responses_params
 
-from tests.strategies import leaves
+from tests.strategies import google, leaves
 from tests.strategies.coherent import ANSWERS, CALLS, cohere, places
 from tests.strategies.shapes import (
     MAX_HOPS,
@@ -49,7 +49,7 @@ Aims = tuple[int, ...]
 MAX_AIMS = 6
 
 
-# ------------------------------------------------------------------------------------------------- the four APIs
+# ------------------------------------------------------------------------------------------------- the five APIs
 
 
 class _Sent(Exception):
@@ -91,6 +91,7 @@ SOURCES: dict[str, tuple[tuple[Callable[[], Any], Any], ...]] = {
     "openai-completions": (
         (lambda: _openai(lambda client: client.completions), completion_params.CompletionCreateParams),
     ),
+    "gemini": ((google.Models, google.Bodies),),
 }
 APIS = tuple(SOURCES)
 

@@ -23,6 +23,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "openai-responses": {"model": "m", "input": [{"role": "user", "content": "hi"}]},
     "anthropic-messages": {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "hi"}]},
     "openai-completions": {"model": "m", "prompt": "hi"},
+    "gemini": {"model": "m", "contents": [{"parts": [{"text": "hi"}]}]},
 }
 """A small body of each API."""
 
@@ -137,10 +138,11 @@ def test_nan_in_the_text_is_an_error_with_a_place(api: str) -> None:
 
 @pytest.mark.parametrize("api", BODIES)
 def test_a_number_beyond_every_double_is_an_error_that_says_so(api: str) -> None:
-    body = json.dumps({**BODIES[api], "temperature": "T"}).replace('"T"', "1e400")
+    member = {"generationConfig": {"temperature": "T"}} if api == "gemini" else {"temperature": "T"}
+    body = json.dumps({**BODIES[api], **member}).replace('"T"', "1e400")
     with pytest.raises(ts.InvalidRequest, match=r"a number that a double can hold, got a number \(1e400\)") as caught:
         ts.parse(body, api)
-    assert "$.temperature" == caught.value.path
+    assert caught.value.path in ("$.temperature", "$.generationConfig.temperature")
 
 
 def test_a_body_of_as_many_levels_as_are_read_has_a_value_or_an_error() -> None:

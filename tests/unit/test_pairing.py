@@ -17,7 +17,7 @@ WITHOUT_IDS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "openai-chat": (CHAT, ["$.messages[0].function_call", "$.messages[1]", "$.messages[2]"]),
     "openai-responses": (RESPONSES, ["$.input[0]", "$.input[1]", "$.input[2]"]),
 }
-WITH_IDS = [name for name in ts.apis() if name != "openai-completions"]
+WITH_IDS = [name for name in ts.apis() if name not in ("openai-completions", "gemini")]
 PAIRS = [(source, target) for source in WITHOUT_IDS for target in WITH_IDS if source != target]
 
 

@@ -12,7 +12,7 @@ import turnscript as ts
 from turnscript.core.json_text import Json
 
 FORMAT = ts.get_format("rwkv-universal")
-IS_ERROR = re.compile(r", 'is_error': (?:True|False)")
+IS_ERROR = re.compile(r", 'is_error': (?:True|False)|(?<='response': \{)'error': '\{\}'")
 GOLDEN = Path(__file__).parents[1] / "golden" / "rwkv_universal"
 EXAMPLES = sorted(GOLDEN.glob("*.txt"))
 PROMPTS: list[dict[str, Any]] = json.loads((GOLDEN / "prompts.json").read_text())

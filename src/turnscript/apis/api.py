@@ -363,8 +363,9 @@ class Api(ABC):
     request. `flags` maps the names of render options to their allowed values, default first. `typed` gives the wire
     types of large members, which are then decoded together with the body in one pass; `read` must take them as JSON
     too, because a body with any odd member is read in two. `serving`: what a server of it does beside answering.
-    `words`: what members of the model are called in its bodies, where that is something else. `has_objects`: the
-    arguments of a call are an object there, and no text.
+    `words`: what members of the model are called in its bodies, where that is something else. `signs`: members that
+    only its request bodies have, and how surely, and `answer_signs` those of its answers and their events.
+    `has_objects`: the arguments of a call are an object there, and no text.
     """
 
     name: ClassVar[str]
@@ -378,6 +379,8 @@ class Api(ABC):
     options: ClassVar[Sequence[Option]]
     typed: ClassVar[Mapping[str, Any]] = {}
     words: ClassVar[Words] = {}
+    signs: ClassVar[Mapping[str, int]] = {}
+    answer_signs: ClassVar[Mapping[str, int]] = {}
     has_objects: ClassVar[bool] = False
 
     def __init__(self) -> None:
@@ -406,15 +409,15 @@ class Api(ABC):
 
     def claims(self, members: Mapping[str, Json]) -> int:
         """How surely a body without a label is one of this API, from its members: 0 no, more is surer (D-U-21)."""
-        return 0
+        return max((sure for name, sure in self.signs.items() if name in members), default=0)
 
     def claims_response(self, members: Mapping[str, Json]) -> int:
         """The same of a body that may be an answer of this API: 0 no, more is surer."""
-        return 0
+        return max((sure for name, sure in self.answer_signs.items() if name in members), default=0)
 
     def claims_event(self, name: str, members: Mapping[str, Json]) -> int:
         """The same of an event of a stream, from its name, if it has one, and the members of its data."""
-        return 0
+        return self.claims_response(members)
 
     def parse_request(self, source: Source) -> Request:
         """A request body (bytes, str or a dict) as a `Request`. Raises InvalidRequest with the place."""

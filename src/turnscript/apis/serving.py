@@ -140,6 +140,19 @@ class Diagnosing(Struct, frozen=True, kw_only=True):
     told: Callable[[CacheVerdict], dict[str, Any]]
 
 
+class PathForm(Struct, frozen=True):
+    """A path that says something of a request beside its body: `{model}` in it is the model.
+
+    `counts`: tokens are counted there, and nothing is answered. `stream`: the value of the body's member of that name,
+    as JSON, and `by_query` that of certain parameters of the query (`alt=sse`).
+    """
+
+    path: str
+    counts: bool = False
+    stream: bytes = b"null"
+    by_query: Mapping[str, bytes] = {}
+
+
 class Serving(Struct, frozen=True, kw_only=True):
     """An API as a server sees it.
 
@@ -154,6 +167,8 @@ class Serving(Struct, frozen=True, kw_only=True):
     vendor's models know, is to any other model; None for all other tools. `summary`: what an item tells in the open of
     all that was said before it, which it stands for; None for any other item, and for all but `Opaque` ones. `seals`:
     whether the client of a request is told the seals of thoughts; None for an API that has no place for them.
+    `paths`: where requests go that say part of themselves in their path, and `lists` where models are listed, if not
+    where all APIs have them. `key_parameter`: what a key is called in the query; it may be in `header`, too.
     """
 
     models: Callable[[Sequence[ModelCard]], bytes]
@@ -174,6 +189,9 @@ class Serving(Struct, frozen=True, kw_only=True):
     summary: Callable[[Item], str | None] | None = None
     seals: Callable[[Request], bool] | None = None
     diagnosing: Diagnosing | None = None
+    paths: tuple[PathForm, ...] = ()
+    lists: tuple[str, ...] = ()
+    key_parameter: str = ""
 
 
 def check(serving: Serving, request: Request, *, asks: bool) -> None:

@@ -5,6 +5,7 @@
 | `chat` | OpenAI Chat Completions | `/chat/completions` | `Authorization: Bearer` |
 | `responses` | OpenAI Responses | `/responses` | `Authorization: Bearer` |
 | `messages` | Anthropic Messages | `/messages` | `x-api-key`, beside `anthropic-version` |
+| `gemini` | Gemini | `/models/{model}:generateContent`, or `:streamGenerateContent?alt=sse` | `x-goog-api-key` |
 
 Such a server is sent the body of a request, which the gateway makes with the API's own writer, and its answer is read
 with the API's own reader: a piece holds events. A server may stream though it was not asked to, and the other way
@@ -13,14 +14,25 @@ round: the first character tells. Errors have the shapes that `refused` reads fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
+from urllib.parse import quote
 
 import msgspec
 
 from turnscript.apis.api import Api, StreamParser
-from turnscript.backends.backend import AnswerReader, Backend, Completion, EventPiece, HttpCall, Piece, encode
+from turnscript.backends.backend import (
+    UNREADABLE,
+    AnswerReader,
+    Backend,
+    Completion,
+    EventPiece,
+    Facts,
+    HttpCall,
+    Piece,
+    encode,
+)
 from turnscript.backends.shared.server_errors import SHOWN
 from turnscript.core.errors import InvalidRequest, UpstreamError
 from turnscript.core.events import Event, MessageEnd, unfold
@@ -105,6 +117,88 @@ class Messages(Chat):
             return None
 
 
+class Gemini(Chat):
+    """A server with Gemini's API: the path says the model and whether to stream. It counts tokens, and tells thoughts
+    to who asks for them beside thinking."""
+
+    name = "gemini"
+    title = "Gemini"
+    default_path = "/v1beta"
+    endpoint = "/v1beta/models/{model}:generateContent"
+    key_header = "x-goog-api-key"
+    settings = ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty")
+    streaming = MappingProxyType({})
+
+    def body(self, members: dict[str, Any], *, stream: bool) -> str:
+        """The body, with the model in it until it is sent."""
+        config = members.get("generationConfig")
+        said = dict(read_object(encode(config))) if isinstance(config, dict) else {}
+        thinking = dict(read_object(said["thinkingConfig"])) if "thinkingConfig" in said else {}
+        if thinking and plain(thinking.get("thinkingBudget", _DYNAMIC)) != 0:
+            said["thinkingConfig"] = msgspec.Raw(encode({"includeThoughts": True, **thinking}))
+            members["generationConfig"] = said
+        return super().body(members, stream=stream)
+
+    def call(self, ask: Completion) -> HttpCall:
+        """The request, at the path of its model."""
+        assert isinstance(ask.prompt, str)
+        path, members = self._of_model(ask.prompt)
+        method = "streamGenerateContent?alt=sse" if ask.stream else "generateContent"
+        return HttpCall("POST", f"{path}:{method}", encode(members), ask.headers)
+
+    def count_call(self, body: str) -> HttpCall:
+        """The request, in one that counts."""
+        path, members = self._of_model(body)
+        kept = {name: value for name, value in members.items() if name in _COUNTED_CONTENTS}
+        asked = {"model": path.removeprefix("/"), **kept}
+        return HttpCall("POST", f"{path}:countTokens", encode({"generateContentRequest": asked}))
+
+    def read_count(self, body: bytes) -> int | None:
+        """The number."""
+        try:
+            return _read_total(body).total_tokens
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+
+    def read_facts(self, bodies: Sequence[bytes]) -> Facts:
+        """What the list of models says of the first of them. A proxy may have a list as others have it."""
+        try:
+            models = _read_models(bodies[0]).models
+        except UNREADABLE:
+            models = []
+        if not models:
+            return super().read_facts(bodies)
+        name = models[0].name.removeprefix("models/")
+        return Facts(context=models[0].input_token_limit, model=name, asked_as=name if len(models) == 1 else None)
+
+    @staticmethod
+    def _of_model(body: str) -> tuple[str, dict[str, Any]]:
+        """The path of the model that a body names, and its members without that."""
+        members: dict[str, Any] = dict(read_object(body))
+        members.pop("stream", None)
+        name = str(plain(members.pop("model", msgspec.Raw(b'""'))))
+        return f"/models/{quote(name.removeprefix('models/'))}", members
+
+
+_COUNTED_CONTENTS = frozenset({"contents", "systemInstruction", "tools", "toolConfig"})
+_DYNAMIC = msgspec.Raw(b"-1")
+
+
+class _Total(msgspec.Struct, rename="camel"):
+    total_tokens: int
+
+
+class _Listed(msgspec.Struct, rename="camel"):
+    name: str
+    input_token_limit: int | None = None
+
+
+class _List(msgspec.Struct):
+    models: list[_Listed]
+
+
+_read_total = msgspec.json.Decoder(_Total).decode
+_read_models = msgspec.json.Decoder(_List).decode
 _COUNTED = frozenset({"model", "messages", "system", "tools", "tool_choice", "thinking", "output_config"})
 
 
@@ -171,4 +265,4 @@ class ChatReader:
         return [EventPiece(events=events)] if events else []
 
 
-BACKENDS = (Chat(), Responses(), Messages())
+BACKENDS = (Chat(), Responses(), Messages(), Gemini())

@@ -64,7 +64,7 @@ Examples:
 @click.option(
     "--kind",
     metavar="NAME",
-    help="The kind of model server; by default what it tells of itself. With a chat API: chat, responses or messages.",
+    help="The kind of model server; by default what it tells of itself. Chat APIs: chat, responses, messages, gemini.",
 )
 @click.option("--upstream-model", metavar="NAME", help="What the model server calls its model, if it has several.")
 @click.option(

@@ -45,13 +45,19 @@ class UnnamedLoss(Loss, frozen=True, eq=False):
 
 def part_path(at: str, index: int) -> str:
     """The source path of part `index` of the item read from `at`. A path that ends in `content[k]` says that the item's
-    parts begin at k; a block of a top-level `system` is an item and its only part at once."""
+    parts begin at k; a block of a top-level `system` is an item and its only part at once. `PARTS` names the roots
+    below which a list of parts is called otherwise."""
     if at.startswith("$.system["):
         return at
-    base, bracket, start = at.rpartition(".content[")
+    name = next((name for root, name in PARTS.items() if at.startswith(root)), "content")
+    base, bracket, start = at.rpartition(f".{name}[")
     if bracket and start.endswith("]") and start[:-1].isdigit():
-        return f"{base}.content[{int(start[:-1]) + index}]"
-    return f"{at}.content[{index}]"
+        return f"{base}.{name}[{int(start[:-1]) + index}]"
+    return f"{at}.{name}[{index}]"
+
+
+PARTS = {"$.contents[": "parts", "$.systemInstruction": "parts", "$.candidates[": "parts"}
+"""What the list of an item's parts is called where that is not `content`, by what the item's path begins with."""
 
 
 class Indexed(dict[int, str]):

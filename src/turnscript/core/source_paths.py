@@ -33,7 +33,7 @@ from turnscript.core.conversation import (
     ToolResult,
 )
 from turnscript.core.json_text import NULL, Json, json_of, read_list, read_object
-from turnscript.core.losses import Loss, UnnamedLoss
+from turnscript.core.losses import PARTS, Loss, UnnamedLoss
 from turnscript.core.losses import part_path as part_of_message
 
 Words = Mapping[str, str]
@@ -68,8 +68,9 @@ _FIRST_PARTS = (".content[0]", ".output[0]")
 _PART = re.compile(r"\.content\[(\d+)\]")
 _PART_OF_MESSAGE = re.compile(r"(\$\.messages\[\d+\])\.content\[(\d+)\]")
 _STEP = re.compile(r"\.[^.\[]+|\[\d+\]")
+_OF_PART = re.compile(r"(.*\.parts\[\d+\])\.(\w+)")
 _TOOLS = "$.tools["
-_BLOCK = re.compile(r"\.content\[\d+\]$")
+_BLOCK = re.compile(r"\.(?:content|parts)\[\d+\]$")
 
 
 def part_path(item: Item, index: int) -> str:
@@ -77,7 +78,7 @@ def part_path(item: Item, index: int) -> str:
     read from a list (`$.system[2]`) is its block's only part, as is a thought in a message; an assistant's sound stands
     beside its content. What a choice of an answer says is a member of it."""
     if isinstance(item, ToolResult):
-        return f"{item.at}{_content_of(item)}[{index}]"
+        return f"{item.at}{_content_of(item)}[{index}]" if index or not _is_value(item) else content_path(item)
     if _is_block(item) or item.at.startswith(_CHOICE):
         return item.at
     if index < len(getattr(item, "content", ())) and (beside := _beside(item, item.content[index])):  # type: ignore[attr-defined]
@@ -260,10 +261,16 @@ def _leaves(value: Json, at: str, key: str, words: Words) -> list[str]:
 
 
 def at_source(request: Request, losses: list[Loss]) -> list[Loss]:
-    """Losses of a writer who knows the source's words for items: members of tools, and texts without parts there."""
+    """Losses of a writer who knows the source's words for items: members of tools, and texts without parts there. Of an
+    item that is a part in its source, the members have the words of its API."""
     found: list[Loss] = []
+    kinds: dict[str, str] = {}
     for loss in losses:
-        if loss.path.startswith(_TOOLS):
+        if type(loss) is Loss and (member := _OF_PART.fullmatch(loss.path)) and loss.path.startswith(tuple(PARTS)):
+            kinds = kinds or {item.at: item.kind for item in request.items}
+            word = _worded(request.words, kinds.get(member[1], ""), f".{member[2]}")
+            found.append(_at(loss, f"{member[1]}{word}"))
+        elif loss.path.startswith(_TOOLS):
             found.append(_tool_in_words(loss, request))
         else:
             found.append(loss if type(loss) is Loss else _plain(loss))
@@ -574,8 +581,19 @@ def _is_block(item: Item) -> bool:
     return isinstance(item, Thinking) and item.at.startswith("$.messages[")
 
 
+_RESULTS = {"$.input[": ".output", "$.contents[": ".functionResponse.response"}
+"""What the content of a result is called where that is not `content`, by what its path begins with."""
+
+
 def _content_of(item: Item) -> str:
-    return ".output" if isinstance(item, ToolResult) and item.at.startswith("$.input[") else ".content"
+    if not isinstance(item, ToolResult):
+        return ".content"
+    return next((name for root, name in _RESULTS.items() if item.at.startswith(root)), ".content")
+
+
+def _is_value(item: Item) -> bool:
+    """Return whether the content of a result is one value in its source, and no list of parts."""
+    return item.at.startswith("$.contents[")
 
 
 def _beside(item: Item, part: Part) -> str:

@@ -12,11 +12,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
+import msgspec
 from starlette.responses import Response as HttpResponse
 from starlette.routing import BaseRoute, Route, Router
 
 from turnscript.apis.api import Api
+from turnscript.apis.serving import PathForm, Serving
 from turnscript.convert.registry import apis, get_api
 from turnscript.core.errors import TurnscriptError
 from turnscript.gateway import shipped
@@ -39,6 +42,7 @@ from turnscript.gateway.listing import (
 )
 from turnscript.gateway.reach import Pages, pages_told
 from turnscript.gateway.service import Service
+from turnscript.gateway.visit import MEMBERS
 
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -152,7 +156,8 @@ class Application:
     def api_of(self, headers: dict[str, str], path: str = "") -> Api:
         """The API that a client speaks: the one with the longest path that this one begins with, or a header of its
         own, else the first that has neither."""
-        below = [api for api in self._apis if path.startswith((api.endpoint, api.endpoint.removeprefix("/v1")))]
+        stems = {api.name: api.endpoint.partition("{")[0] for api in self._apis}
+        below = [api for api in self._apis if path.startswith((stems[api.name], stems[api.name].removeprefix("/v1")))]
         if below:
             return max(below, key=lambda api: len(api.endpoint))
         return next(
@@ -186,7 +191,13 @@ class Application:
     def _routes_of(self, api: Api) -> Iterator[BaseRoute]:
         """The paths of one API: its own, and the same without the version for clients whose base URL has none."""
         service, serving = self._service, api.serving
-        for strip in ("", "/v1"):
+        for form in serving.paths:
+            asked: Asgi = Count(service, api) if form.counts else AnswerRequests(service, api)
+            yield self._at(form.path.replace("{model}", "{name:path}"), POST=Spoken(asked, serving, form))
+        for path in serving.lists:
+            yield self._at(path, GET=Spoken(ListModels(service, lambda headers: api), serving))
+            yield self._at(f"{path}/{{name:path}}", GET=Spoken(ShowModel(service, lambda headers: api), serving))
+        for strip in ("", "/v1") if not serving.paths else ():
             path = api.endpoint.removeprefix(strip)
             upgrade = {"GET": Upgrade(service, api)} if serving.stored is not None else {}
             yield self._at(path, POST=AnswerRequests(service, api), **upgrade)
@@ -198,6 +209,45 @@ class Application:
                 yield self._at(f"{path}/{{id}}/cancel", POST=Cancel(service, api))
                 yield self._at(f"{path}/{{id}}/input_items", GET=InputItems(service, api))
                 yield self._at(f"{path}/{{id}}", GET=Fetch(service, api), DELETE=Delete(service, api))
+
+
+class Spoken:
+    """Answers requests that say part of themselves in their path, their query or a header of their API's own.
+
+    The key goes where all keys are; the model and whether to stream go before the members of the body, so that what the
+    body says of them itself counts. A stream that is one array is no stream of events to who looks at its type.
+    """
+
+    def __init__(self, answer: Asgi, serving: Serving, form: PathForm | None = None) -> None:
+        self._answer, self._serving, self._form = answer, serving, form
+
+    def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
+        query = parse_qs(scope["query_string"].decode("latin-1"))
+        headers = by_name(scope["headers"])
+        key = headers.get(self._serving.header) or query.get(self._serving.key_parameter, [""])[-1]
+        if key and "x-api-key" not in headers:
+            named = [*scope["headers"], (b"x-api-key", key.encode("latin-1", "replace"))]
+            scope = {**scope, "headers": named}
+        if self._form is None:
+            return self._answer(scope, receive, send)
+        said = {f"{name}={value[-1]}" for name, value in query.items()}
+        stream = next((one for wish, one in self._form.by_query.items() if wish in said), self._form.stream)
+        members = b'"model":%b,"stream":%b' % (msgspec.json.encode(scope["path_params"]["name"]), stream)
+        scope = {**scope, MEMBERS: members}
+        return self._answer(scope, receive, _as_array(send) if stream[:1] == b'"' else send)
+
+
+def _as_array(send: Any) -> Any:
+    """The same messages, in which a stream of events is JSON."""
+
+    async def sent(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            told = [(b"application/json" if b"event-stream" in value else value) for _, value in message["headers"]]
+            names = [name for name, _ in message["headers"]]
+            message = {**message, "headers": list(zip(names, told, strict=True))}
+        await send(message)
+
+    return sent
 
 
 async def _refuse_socket(send: Any) -> None:

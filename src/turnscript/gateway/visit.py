@@ -30,6 +30,9 @@ from turnscript.gateway.preparing import Prepared
 from turnscript.gateway.refusals import say_when
 from turnscript.gateway.served import Served
 
+MEMBERS = "turnscript.members"
+"""What the path of a request says, as members of its body: an entry of its scope."""
+
 LEFT, STALLED = "client", "stalled"
 GONE = (LEFT, STALLED)
 """What ends a request whose client is not there any more."""
@@ -113,6 +116,7 @@ class Visit:
         "headers",
         "headers_out",
         "mark",
+        "members",
         "model",
         "more_headers",
         "outlet",
@@ -132,6 +136,7 @@ class Visit:
     def __init__(self, api: Api, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         self.api = api
         self.path: str = scope["path"]
+        self.members: bytes = scope.get(MEMBERS, b"")
         self.headers = by_name(scope["headers"])
         self.request_id = new_request_id()
         self.began = monotonic()
@@ -178,7 +183,7 @@ class Visit:
         body = await self._arriving_body(settings, share)
         if "content-encoding" in headers:
             _check_encoding(headers["content-encoding"].strip(), body)
-        return body
+        return _with_members(body, self.members) if self.members else body
 
     async def _arriving_body(self, settings: Server, share: Share) -> bytes:
         pace = Pace(settings)
@@ -356,6 +361,14 @@ class Visit:
     def age(self) -> float:
         """Seconds since the request came."""
         return monotonic() - self.began
+
+
+def _with_members(body: bytes, members: bytes) -> bytes:
+    """Return the body of an object with more members at its beginning; anything else as it is."""
+    before, brace, rest = body.partition(b"{")
+    if not brace or before.strip(b" \t\r\n\xef\xbb\xbf"):
+        return body
+    return b"".join((before, brace, members, b"" if rest.lstrip()[:1] == b"}" else b",", rest))
 
 
 def _check_encoding(encoding: str, body: bytes) -> None:

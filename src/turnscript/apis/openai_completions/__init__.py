@@ -278,8 +278,9 @@ def _lose_members(rendering: Rendering, item: System | User) -> None:
     for member in ("name", "id"):
         if getattr(item, member) is not None:
             rendering.lose(f"{item.at}.{member}", "dropped", "a prompt has no such member")
-    for key in (*item.extra, *envelope_of(item)):
-        rendering.lose(f"{item.at}.{key}", "dropped", "a prompt has no such member")
+    around = message_path(item.at)
+    for path in (*(f"{item.at}.{key}" for key in item.extra), *(f"{around}.{key}" for key in envelope_of(item))):
+        rendering.lose(path, "dropped", "a prompt has no such member")
 
 
 def _is_string(value: Json) -> bool:

@@ -1,0 +1,635 @@
+"""Owns answers: reading them, whole and piece by piece in the same way, and writing them as one body or as chunks.
+
+| `finishReason` | model |
+| --- | --- |
+| `STOP` | `stop`; `tool_calls` where the answer has a call |
+| `MAX_TOKENS` | `length` |
+| `SAFETY` `RECITATION` `BLOCKLIST` and the like; a `promptFeedback` with a `blockReason` | `content_filter` |
+| any other | the same: what the server said, which is no good end |
+
+A whole answer is a chunk that says all. A stream is over with the chunk that says why. It is server-sent events, or one
+array of JSON of which each element is a chunk.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from turnscript.apis.api import OFFICIAL, Api, Body, Head, Rendering, Reply, leftover, merge
+from turnscript.apis.gemini.contents import MODEL, Writer, read_part
+from turnscript.apis.gemini.objects import ORIGIN, is_list, is_object, members_of, text_in, without
+from turnscript.apis.shared.answers import (
+    CUT_CALL,
+    UNTOLD,
+    Gathered,
+    came_to_nothing,
+    invalid_count,
+    is_whole,
+    lose_foreign,
+    lose_id,
+    made_id,
+    missing_count,
+    nameless,
+    only_first,
+    plain_reason,
+    read_count,
+)
+from turnscript.apis.shared.chunk_streams import ChunkAnswer, encoded
+from turnscript.core.conversation import (
+    Assistant,
+    Conversation,
+    Extra,
+    Issue,
+    Item,
+    Part,
+    Raw,
+    Refusal,
+    Request,
+    Response,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+    text_content,
+)
+from turnscript.core.error_object import error_body, upstream_error
+from turnscript.core.errors import InvalidRequest, TurnscriptError, UpstreamError
+from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, ScoredDelta, no_event
+from turnscript.core.finish_reasons import CALLED, FILTERED, LENGTH, STOP, check_end
+from turnscript.core.json_spelling import objects_in_one_spelling
+from turnscript.core.json_text import NULL, Json, compact, excerpt, one_line, plain, read_list
+from turnscript.core.losses import Loss
+from turnscript.core.source_paths import part_path
+from turnscript.core.sse import HOLE, LIMIT, SseReader, frame
+from turnscript.core.wire import mismatch
+
+_ENDS = {"STOP": STOP, "MAX_TOKENS": LENGTH} | dict.fromkeys(
+    [
+        "SAFETY",
+        "RECITATION",
+        "LANGUAGE",
+        "BLOCKLIST",
+        "PROHIBITED_CONTENT",
+        "SPII",
+        "IMAGE_SAFETY",
+        "IMAGE_PROHIBITED_CONTENT",
+        "IMAGE_RECITATION",
+        "MODEL_ARMOR",
+    ],
+    FILTERED,
+)
+_WORDS = {STOP: "STOP", CALLED: "STOP", LENGTH: "MAX_TOKENS", FILTERED: "SAFETY"}
+_AT = "$.candidates[0]"
+_REASON, _CANDIDATES, _USAGE = "finishReason", "candidates", "usageMetadata"
+
+
+# Reading.
+
+
+class Assembly(ChunkAnswer):
+    """One answer, as its chunks arrive. Texts that follow one another are pieces of one text. `index`: that of the
+    candidate that is read, None for the only one that there is."""
+
+    def __init__(self, index: int | None = 0) -> None:
+        super().__init__()
+        self._index = index
+        self._head = Head()
+        self._extra: Extra = {}
+        self._usage: Json | None = None
+        self._rest, self._content = Gathered(), Gathered()
+        self._issues: dict[str, Issue] = {}
+        self._open: Assistant | Thinking | None = None
+        self._texts: list[str] = []  # of the part that is open
+        self._told_parts = self._seen = 0
+        self._called = False
+
+    def head(self) -> Head:
+        return self._head
+
+    def take(self, name: str, data: str) -> None:
+        super().take(name, data)
+        if self.reason is not None and self.ending is None:
+            self.end()
+
+    def add_chunk(self, chunk: Json) -> None:
+        members = members_of(chunk, "$")
+        if members.get("error", NULL) != NULL:
+            raise upstream_error(members["error"], chunk)
+        candidates = members.pop(_CANDIDATES, NULL)
+        self._usage = members.pop(_USAGE, self._usage)
+        if candidates != NULL and not is_list(candidates):
+            raise mismatch(candidates, "$.candidates", "an array of candidates")
+        if candidates == NULL and "promptFeedback" not in members and self._usage is None:
+            raise missing_candidates()
+        head = self._head
+        head.id, head.model = head.id or text_in(members, "responseId"), head.model or text_in(members, "modelVersion")
+        self._extra |= without(members, ("responseId", "modelVersion"))
+        found = (
+            [members_of(one, f"$.{_CANDIDATES}[{at}]") for at, one in enumerate(read_list(candidates))]
+            if is_list(candidates)
+            else []
+        )
+        first = [one for one in found if self._index is None or read_count(one.get("index", NULL)) in (0, None)]
+        if len(first) < len(found):
+            issue = only_first(found[len(first) :])
+            self._issues[issue.kind] = issue
+        for candidate in first[:1]:
+            self._candidate(candidate)
+        feedback = members.get("promptFeedback")
+        if not found and is_object(feedback) and text_in(members_of(feedback, "$.promptFeedback"), "blockReason"):
+            self.reason = FILTERED
+
+    def _candidate(self, candidate: dict[str, Json]) -> None:
+        content = candidate.get("content", NULL)
+        said = members_of(content, f"{_AT}.content") if content != NULL else {}
+        parts = said.get("parts", NULL)
+        if parts != NULL and not is_list(parts):
+            raise mismatch(parts, f"{_AT}.content.parts", "an array of parts")
+        for one in read_list(parts) if parts != NULL else ():
+            self._part(one)
+        self._content.add([(key, value) for key, value in said.items() if key != "parts"])
+        reason = text_in(candidate, _REASON)
+        if reason is None and candidate.get(_REASON, NULL) != NULL:
+            raise mismatch(candidate[_REASON], f"{_AT}.{_REASON}", "a string")
+        named = ("content", _REASON) if reason in ("STOP", "MAX_TOKENS") else ("content",)
+        rest = [(key, one) for key, one in without(candidate, named).items() if one != NULL]
+        self._rest.add([(key, one) for key, one in rest if key != "index" or one != Json(b"0")])
+        if reason is not None and reason != "FINISH_REASON_UNSPECIFIED":
+            self.reason = _ENDS.get(reason, reason)
+
+    def _part(self, value: Json) -> None:
+        at = f"{_AT}.content.parts[{self._seen}]"
+        self._seen += 1
+        found = read_part(value, at, model=True)
+        if isinstance(found, Thinking | Text):
+            self._text(found, at)
+            return
+        self._close_part()
+        if isinstance(found, ToolCall):
+            (found,) = objects_in_one_spelling([found])
+            assert isinstance(found, ToolCall)
+            found.id = found.id or None
+            if not found.name:
+                issue = nameless(found.arguments)
+                self._issues[issue.detail] = issue
+                return
+        if isinstance(found, Raw):
+            issue = Issue("unknown_part", f"{at} is kept as it is: {excerpt(value, 100)}")
+            self._issues[issue.detail] = issue
+        if isinstance(found, Part):
+            found = Assistant(content=[found], at=at)
+        self._called = self._called or isinstance(found, ToolCall)
+        head = msgspec.structs.replace(found, arguments="") if isinstance(found, ToolCall) else found
+        self._tell(PartStart(self._told_parts, head, origin=ORIGIN))
+        if isinstance(found, ToolCall):
+            self._tell(PartDelta(self._told_parts, found.arguments))
+        self._tell(PartEnd(self._told_parts, found, origin=ORIGIN))
+        self._told_parts += 1
+
+    def _text(self, found: Thinking | Text, at: str) -> None:
+        """More of a text or of a thought. One that says more than its text is the last of it."""
+        thought = found if isinstance(found, Thinking) else None
+        text = found.text if isinstance(found, Text) else text_content(found.content)
+        more = bool(found.extra) or (thought is not None and thought.signature is not None)
+        if self._open is None or isinstance(self._open, Thinking) != (thought is not None):
+            if not (text or more):
+                return
+            self._close_part()
+            self._open, self._texts = Thinking(at=at) if thought is not None else Assistant(at=at), []
+            self._tell(PartStart(self._told_parts, msgspec.structs.replace(self._open), origin=ORIGIN))
+        self._texts.append(text)
+        if text:
+            self._tell(PartDelta(self._told_parts, text))
+        if more:
+            self._close_part(found)
+
+    def _close_part(self, last: Thinking | Text | None = None) -> None:
+        part, self._open = self._open, None
+        if part is None:
+            return
+        said = Text(text="".join(self._texts))
+        part.content = [said]
+        if isinstance(last, Text):
+            said.extra = last.extra
+        elif isinstance(part, Thinking) and last is not None:
+            part.signature, part.extra = last.signature, last.extra
+        self._tell(PartEnd(self._told_parts, part, origin=ORIGIN))
+        self._told_parts += 1
+
+    def _tell(self, event: Event) -> None:
+        self._told.append(event)
+
+    def finish(self) -> MessageEnd:
+        self._close_part()
+        told = self._usage if self._usage is not None else NULL
+        usage, rest, issues = (None, {}, []) if told == NULL else read_usage(told)
+        reason = CALLED if self.reason == STOP and self._called else self.reason
+        if reason is None:
+            issues.append(Issue("no_finish_reason", "the server did not say why the answer ended"))
+        said, content = self._rest.joined(), self._content.joined()
+        if content.pop("role", None) not in (None, Json(b'"model"')):
+            content = self._content.joined()
+        if content:
+            said["content"] = leftover(content)
+        if said:
+            self._extra[_CANDIDATES] = leftover(said)
+        if rest:
+            self._extra[_USAGE] = leftover(rest)
+        end = MessageEnd(reason, None, usage, [*self._issues.values(), *issues], extra=self._extra, origin=ORIGIN)
+        end.id, end.model = self._head.id, self._head.model
+        return end
+
+
+def missing_candidates() -> InvalidRequest:
+    """The error for what is no answer."""
+    expected = "a list of candidates"
+    return InvalidRequest(f"required, but missing; expected {expected}", path="$.candidates", expected=expected)
+
+
+_COUNTS = {"promptTokenCount": "input", "candidatesTokenCount": "output"}
+_DETAILS = {"thoughtsTokenCount": "reasoning", "cachedContentTokenCount": "cached"}
+_TOTAL = "totalTokenCount"
+
+
+def read_usage(value: Json) -> tuple[Usage | None, Extra, list[Issue]]:
+    """The counts, the members without a name in `Usage`, and what is no count. Thoughts are no part of the output
+    here, and are in the model. A count that is left out is 0, but for that of the prompt."""
+    at = f"$.{_USAGE}"
+    if not is_object(value):
+        return None, {}, [invalid_count(value, at)]
+    members, issues, usage = members_of(value, at), [], Usage()
+    told = {name: one for name, one in members.items() if one != NULL}
+    for name, field in (_COUNTS | _DETAILS).items():
+        count = read_count(told.get(name, _ZERO))
+        if count is None:
+            issues.append(invalid_count(told[name], f"{at}.{name}"))
+        setattr(usage, field, count or 0)
+    usage.output += usage.reasoning
+    if "promptTokenCount" not in told:
+        issues.append(missing_count(f"{at}.promptTokenCount"))
+    if any(issue.detail.startswith(tuple(f"{at}.{name} " for name in _COUNTS)) for issue in issues):
+        return None, told, issues
+    rest = without(members, (*_COUNTS, *_DETAILS))
+    if read_count(rest.get(_TOTAL, NULL)) == usage.input + usage.output:
+        del rest[_TOTAL]
+    return usage, rest, issues
+
+
+_ZERO = Json(b"0")
+
+
+class Frames:
+    """Cuts a stream into chunks: server-sent events, or an array of JSON where it begins as one. Each byte is looked
+    at once."""
+
+    def __init__(self) -> None:
+        self._sse: SseReader | None = None
+        self._array, self._blank = False, b""
+        self._pieces: list[bytes] = []
+        self._size = self._depth = 0
+        self._quoted = self._escaped = False
+        self.stray = ""
+
+    @property
+    def half(self) -> str:
+        return self._sse.half if self._sse is not None else ""
+
+    def feed(self, data: bytes) -> list[tuple[str, str]]:
+        """Take more bytes; return the chunks that are complete now."""
+        if self._sse is None and not self._array:
+            if type(data) is not bytes:
+                SseReader().feed(data)  # says what is wrong with it
+            data = self._blank + data
+            begun = data.lstrip(b" \t\r\n")
+            self._blank = b"" if begun else data
+            if not begun:
+                return []
+            self._array = begun[:1] == b"["
+            if not self._array:
+                self._sse = SseReader()
+        if self._sse is None:
+            return self._cut(data)
+        events = self._sse.feed(data)
+        self.stray = self._sse.stray
+        return events
+
+    def close(self) -> list[tuple[str, str]]:
+        """The stream is over."""
+        if self._sse is None:
+            return []
+        events = self._sse.close()
+        self.stray = self._sse.stray
+        return events
+
+    def _cut(self, data: bytes) -> list[tuple[str, str]]:
+        found: list[tuple[str, str]] = []
+        start = 0 if self._depth > 1 else -1
+        at = 1 if self._escaped else 0
+        self._escaped = False
+        while (sign := (_IN_STRING if self._quoted else _OUTSIDE).search(data, at)) is not None:
+            at, char = sign.end(), sign[0]
+            if char == b"\\":
+                self._escaped = at == len(data)
+                at += 1
+            elif char == b'"':
+                self._quoted = not self._quoted
+            elif char in b"{[":
+                self._depth += 1
+                start = sign.start() if self._depth == 2 else start
+            else:
+                self._depth -= 1
+                if self._depth == 1:
+                    found.append(("", self._joined(data[start:at])))
+                    start = -1
+        if start >= 0:
+            self._pieces.append(data[start:])
+            self._size += len(data) - start
+            if self._size > LIMIT:
+                raise UpstreamError(f"the server sent one chunk of more than {LIMIT} bytes; the stream was given up")
+        return found
+
+    def _joined(self, last: bytes) -> str:
+        whole = b"".join([*self._pieces, last])
+        self._pieces, self._size = [], 0
+        try:
+            return whole.decode()
+        except UnicodeDecodeError:
+            raise UpstreamError(
+                "the server sent bytes that are no UTF-8", body=whole[:200].decode(errors="replace")
+            ) from None
+
+
+_IN_STRING = re.compile(rb'["\\]')
+_OUTSIDE = re.compile(rb'["{}\[\]]')
+
+
+# Writing.
+
+
+_IN_TEXT = frozenset({"text", "thought"})
+"""All members of a part that is a text and nothing else."""
+
+
+class _Answer:
+    """What of an answer is written alike whole and streamed. `items`: those of a whole one."""
+
+    def __init__(self, api: Api, request: Request, reply: Reply, items: list[Item], origin: str | None) -> None:
+        self.api, self.request, self.reply = api, request, reply
+        self.rendering = self.rendering_of(origin, items)
+        self.called = self.cut = False
+        self._last: type[Item] | None = None
+
+    def rendering_of(self, origin: str | None, items: Iterable[Item] = ()) -> Rendering:
+        """A rendering for what came from an API, or from none."""
+        request = Request(conversation=Conversation(items=list(items)), origin=origin)
+        return self.api.rendering(request, OFFICIAL, {})
+
+    def parts(self, item: Item, parts: list[Any]) -> None:
+        """Append the parts of an item of an answer."""
+        if isinstance(item, ToolCall) and not is_whole(item):
+            self.rendering.lose(item.at, "dropped", UNTOLD)
+            return
+        self.called = self.called or isinstance(item, ToolCall)
+        if type(item) is self._last and isinstance(item, Assistant | Thinking):
+            self.rendering.lose(item.at, "approximated", "joined with what was said before it: texts are one here")
+        self._last = type(item)
+        for index, part in enumerate(item.content if isinstance(item, Assistant) else ()):
+            if index and isinstance(part, Text | Refusal):
+                at = part_path(item, index)
+                self.rendering.lose(at, "approximated", "joined with the text before it: texts are one here")
+        written: list[Any] = []
+        Writer(self.rendering, [item]).parts(item, written)
+        for one in written:
+            call = one.get("functionCall", {}) if isinstance(one, dict) else {}
+            if isinstance(call.get("args"), Json):
+                call["args"] = Json(compact(call["args"]).encode())
+            before: Any = parts[-1] if parts else None
+            both = isinstance(before, dict) and isinstance(one, dict) and before.keys() == one.keys()
+            if both and "text" in one and _IN_TEXT.issuperset(one):
+                before["text"] += one["text"]
+            else:
+                parts.append(one)
+
+    def end(self, body: Body, said: Response | MessageEnd, rendering: Rendering) -> None:
+        """Write how the answer ended, what it took, and its other members."""
+        candidate: Body = body[_CANDIDATES][0]
+        extra = {} if rendering.foreign else dict(said.extra)
+        rest = plain(extra.pop(_CANDIDATES)) if _CANDIDATES in extra else {}
+        candidate[_REASON] = _word(rendering, said.finish_reason, self.called)
+        if self.cut and candidate[_REASON] == "STOP":
+            rendering.lose("$.finish_reason", "approximated", f"MAX_TOKENS, because {CUT_CALL}")
+            candidate[_REASON] = "MAX_TOKENS"
+        if _REASON in rest and _ENDS.get(rest[_REASON]) != said.finish_reason:
+            del rest[_REASON]
+        candidate |= {key: value for key, value in rest.items() if key != "content"}
+        candidate.get("content", {}).update(rest.get("content", {}))
+        if said.usage is not None:
+            body[_USAGE] = _usage(said.usage)
+            if said.usage.cache_written:
+                rendering.lose("$.usage", "dropped", "tokens that a cache has taken are not told here")
+        merge(body, extra)
+        if said.stop_sequence is not None:
+            rendering.lose("$.stop_sequence", "dropped", "which stop string was met cannot be said here")
+        if rendering.foreign:
+            lose_foreign(rendering.losses, rendering.target, said.extra, said.usage)
+
+
+def _word(rendering: Rendering, reason: str | None, called: bool) -> str:
+    if reason is None:
+        rendering.lose("$.finish_reason", "invented", "nobody said why the answer ended: STOP")
+        return "STOP"
+    word = plain_reason(rendering, reason)
+    if word == CALLED and not called:
+        rendering.lose("$.finish_reason", "approximated", "there is no call: said as the end")
+    elif word == STOP and called:
+        rendering.lose("$.finish_reason", "approximated", "an answer with a call ends for it here")
+    return _WORDS.get(word, word)
+
+
+def _usage(usage: Usage) -> Body:
+    counts = {"promptTokenCount": usage.input, "candidatesTokenCount": max(0, usage.output - usage.reasoning)}
+    counts |= {name: getattr(usage, field) for name, field in _DETAILS.items() if getattr(usage, field)}
+    return counts | {_TOTAL: usage.input + usage.output}
+
+
+def write_response(api: Api, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
+    """The body of an answer, and what could not be said. Raises UpstreamError for one that failed."""
+    check_end(response.finish_reason)
+    answer = _Answer(api, request, reply, response.items, response.origin)
+    parts: list[Any] = []
+    answer.cut = response.cut is not None
+    for item in response.items:  # not the call in which it was cut off, of which its issue tells
+        answer.parts(item, parts)
+    if response.logprobs:
+        answer.rendering.lose("$.logprobs", "dropped", "how likely tokens were is not told here")
+    seeds = [(type(item).__name__, getattr(item, "arguments", None) or item) for item in response.items]
+    id_ = next((one for one in (reply.id, response.id) if one is not None), None) or made_id("", request, seeds)
+    body: Body = {
+        _CANDIDATES: [{"content": {"parts": parts, "role": MODEL}, "index": reply.choice}],
+        "modelVersion": request.settings.model or response.model or "",
+        "responseId": id_,
+    }
+    answer.end(body, response, answer.rendering)
+    return body, answer.rendering.losses
+
+
+class StreamWriter:
+    """Writes events as chunks: server-sent events, or an array where the request asks for one. A call is sent when it
+    is complete, because arguments are an object here."""
+
+    def __init__(self, api: Api, request: Request, reply: Reply) -> None:
+        self._answer = _Answer(api, request, reply, [], None)
+        self.losses: list[Loss] = self._answer.rendering.losses
+        self.id = reply.id if reply.id is not None else made_id("", request)
+        self._named, self._api = reply.id is not None, api
+        self._array = request.hints.get("stream") == "array"
+        self._begun = self._ended = self._failed = self._scored = False
+        self._model = request.settings.model or ""
+        self._live = -1  # the part whose deltas are sent as they come
+        self._open: dict[int, type[Item]] = {}
+        self._said: set[int] = set()
+        self._text = {kind: self._template(kind) for kind in (Assistant, Thinking)}
+
+    def _template(self, kind: type[Item]) -> bytes:
+        thought = {"thought": True} if kind is Thinking else {}
+        chunk = msgspec.json.encode(self._chunk([{"text": HOLE, **thought}]))
+        return chunk.replace(b"%", b"%%").replace(b"\0", b"%b")
+
+    def _chunk(self, parts: list[Any]) -> Body:
+        content = {"parts": parts, "role": MODEL}
+        candidate: Body = {"content": content, "index": self._answer.reply.choice}
+        return {_CANDIDATES: [candidate], "modelVersion": self._model, "responseId": self.id}
+
+    def _framed(self, chunk: bytes) -> bytes:
+        if not self._array:
+            return frame(one_line(chunk))
+        before, self._begun = b",\r\n" if self._begun else b"[", True
+        return before + one_line(chunk)
+
+    def start(self) -> bytes:
+        """A chunk with an empty text, for who waits for a first one."""
+        if self._begun or self._ended or self._failed:
+            return b""
+        empty = self._framed(self._text[Assistant] % b'""')
+        self._begun = True
+        return empty
+
+    def idle(self) -> bytes:
+        """The same again, as often as it takes: clients do not read comments."""
+        if self._ended or self._failed:
+            return b""
+        return self._framed(self._text[Assistant] % b'""')
+
+    def send(self, events: Iterable[Event]) -> bytes:
+        """The chunks for some events."""
+        out: list[bytes] = [self.start()]
+        for event in events:
+            if self._ended or self._failed:
+                break
+            if isinstance(event, PartDelta):
+                self._delta(out, event)
+            elif isinstance(event, PartStart):
+                self._open[event.index] = type(event.part)
+                if self._live < 0 and isinstance(event.part, Assistant | Thinking):
+                    self._live = event.index
+            elif isinstance(event, PartEnd):
+                self._end(out, event)
+            elif isinstance(event, MessageEnd):
+                self._finish(out, event)
+            else:
+                raise no_event("a stream is sent", [event])
+        return b"".join(out)
+
+    def _delta(self, out: list[bytes], event: PartDelta) -> None:
+        if isinstance(event, ScoredDelta) and event.tokens and not self._scored:
+            self._scored = True
+            self._answer.rendering.lose("$.logprobs", "dropped", "how likely tokens were is not told here")
+        if event.index != self._live or not event.text:
+            return
+        self._said.add(event.index)
+        out.append(self._framed(self._text[self._open[event.index]] % encoded(event.text)))  # type: ignore[index]
+
+    def _end(self, out: list[bytes], event: PartEnd) -> None:
+        said, part = event.index in self._said, event.part
+        kind = self._open.pop(event.index, None)
+        self._live = -1 if self._live == event.index else self._live
+        rendering = self._answer.rendering = self._rendering(event.origin)
+        if part is None:
+            self._answer.cut = self._answer.cut or kind is ToolCall
+            rendering.lose(f"items[{event.index}]", "approximated", came_to_nothing(said))
+            return
+        part.at = part.at or f"items[{event.index}]"
+        parts: list[Any] = []
+        self._answer.parts(part, parts)
+        if said:
+            parts = [rest for one in parts if (rest := _without_text(one))]
+        if parts:
+            out.append(self._framed(encoded(self._chunk(parts))))
+
+    def _rendering(self, origin: str | None) -> Rendering:
+        rendering = self._answer.rendering_of(origin)
+        rendering.losses = self.losses
+        return rendering
+
+    def _finish(self, out: list[bytes], end: MessageEnd) -> None:
+        try:
+            check_end(end.finish_reason)
+        except UpstreamError as error:
+            out.append(self.fail(error))
+            return
+        rendering, body = self._rendering(end.origin), self._chunk([])
+        lose_id(rendering, end.id, self.id, named=self._named)
+        self._answer.end(body, end, rendering)
+        out.append(self._framed(encoded(body)))
+        self._ended = True
+
+    def fail(self, error: TurnscriptError) -> bytes:
+        """The error as the last chunk. Nothing follows it; nothing at all behind a good end."""
+        if self._failed or self._ended:
+            return b""
+        self._failed = True
+        return self._framed(error_bytes(error)[1]) + (b"]" if self._array else b"")
+
+    def close(self) -> bytes:
+        """The end of an array; or an error, where the events broke off before their end."""
+        if self._failed:
+            return b""
+        if not self._ended:
+            return self.fail(UpstreamError("the answer broke off before its end", retryable=True))
+        self._failed = True
+        return b"]" if self._array else b""
+
+
+def _without_text(part: Any) -> Body | None:
+    """What of a part its deltas have not said; None for one that they have."""
+    if not isinstance(part, dict) or "text" not in part:
+        return part
+    rest = {key: value for key, value in part.items() if key not in ("text", "thought")}
+    return {**part, "text": ""} if rest else None
+
+
+# Errors.
+
+_STATUS = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    409: "ABORTED",
+    413: "INVALID_ARGUMENT",
+    429: "RESOURCE_EXHAUSTED",
+    499: "CANCELLED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+
+
+def error_bytes(error: TurnscriptError) -> tuple[int, bytes]:
+    """Status and body of an error, in the shape that clients of this API branch on."""
+    status, body = error_body(error)
+    said = {"code": status, "message": body["error"]["message"], "status": _STATUS.get(status, "INTERNAL")}
+    return status, encoded({"error": said})

@@ -1,0 +1,424 @@
+"""Owns the settings of a request: `generationConfig` as a table, `toolConfig`, and the tools.
+
+| wire | model |
+| --- | --- |
+| `generationConfig`: the members of `SETTINGS` | the setting of that name |
+| its `responseMimeType`, `responseJsonSchema`, `responseSchema` | `response_format` |
+| its `thinkingConfig.thinkingBudget`: 0, -1, a number | `thinking`: `disabled`, `adaptive`, `enabled` with a budget |
+| its `thinkingConfig.thinkingLevel` | `effort` |
+| `toolConfig.functionCallingConfig` | `tool_choice` |
+| an entry of `functionDeclarations` | `Tool`; `parametersJsonSchema` or `parameters` are its parameters |
+| any other member of an entry of `tools` | `Tool` of that type |
+
+`model` and `stream` are said by the path of a request. A body may say them too, as servers such as ours take them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from turnscript.apis.api import THOUGHTS, Body, Option, Rendering, leftover, setting
+from turnscript.apis.gemini.contents import Writer
+from turnscript.apis.gemini.objects import is_list, is_object, json_schema, kept, members_of, text_in, without
+from turnscript.apis.shared.tool_choices import left_choice, name_of
+from turnscript.core.conversation import Extra, Request, ResponseFormat, ThinkingMode, Tool, ToolChoice
+from turnscript.core.json_text import NULL, Json, json_of, plain, read_list, same
+from turnscript.core.wire import Reader
+
+CONFIG, TOOLS = "generationConfig", "toolConfig"
+_AT = f"$.{CONFIG}"
+NUMBER = int | float
+SETTINGS: dict[str, tuple[str, Reader[Any]]] = {
+    "temperature": ("temperature", Reader(NUMBER)),
+    "topP": ("top_p", Reader(NUMBER)),
+    "topK": ("top_k", Reader(NUMBER)),
+    "maxOutputTokens": ("max_tokens", Reader(int)),
+    "stopSequences": ("stop", Reader(list[str])),
+    "candidateCount": ("n", Reader(int)),
+    "seed": ("seed", Reader(int)),
+    "presencePenalty": ("presence_penalty", Reader(NUMBER)),
+    "frequencyPenalty": ("frequency_penalty", Reader(NUMBER)),
+    "responseLogprobs": ("logprobs", Reader(bool)),
+    "logprobs": ("top_logprobs", Reader(int)),
+}
+
+
+def _read_config(request: Request, value: Json, path: str) -> None:
+    members = members_of(value, path)
+    rest: Extra = {}
+    for name, one in members.items():
+        if name not in SETTINGS or one == NULL:
+            rest[name] = one
+            continue
+        field, read = SETTINGS[name]
+        said = read(one, f"{path}.{name}")
+        if field == "top_k" and said != int(said):
+            rest[name] = one
+            continue
+        setattr(request.settings, field, int(said) if field == "top_k" else said)
+        request.paths[field] = f"{path}.{name}"
+    _read_format(request, rest, path)
+    if is_object(rest.get("thinkingConfig")):
+        _read_thinking(request, rest, f"{path}.thinkingConfig")
+    if rest or not members:
+        request.extra[CONFIG] = leftover(rest)
+
+
+def _write_config(rendering: Rendering) -> Body | None:
+    settings = rendering.request.settings
+    body: Body = {name: getattr(settings, field) for name, (field, _) in SETTINGS.items()}
+    body = {name: value for name, value in body.items() if value is not None}
+    body |= _written_format(rendering)
+    thinking = _written_thinking(rendering)
+    if thinking:
+        body["thinkingConfig"] = thinking
+    return body or None
+
+
+# Response formats.
+
+_JSON, _TEXT = "application/json", "text/plain"
+_OWN = "response_schema"
+"""The hint of a request whose schema is in the API's own dialect: its text."""
+
+
+def _read_format(request: Request, rest: Extra, path: str) -> None:
+    """Take what the answer is to be out of the members, if it has a name in the model."""
+    mime = text_in(rest, "responseMimeType")
+    schema = next((name for name in ("responseJsonSchema", "responseSchema") if is_object(rest.get(name))), "")
+    if mime == _TEXT and not schema:
+        request.settings.response_format = ResponseFormat("text")
+    elif mime == _JSON and not schema:
+        request.settings.response_format = ResponseFormat("json_object")
+    elif mime == _JSON:
+        said = rest.pop(schema)
+        if schema == "responseSchema":
+            request.hints[_OWN], said = bytes(said).decode(), json_schema(said)
+        request.settings.response_format = ResponseFormat("json_schema", schema=said)
+    else:
+        return
+    del rest["responseMimeType"]
+    request.paths["response_format"] = f"{path}.{schema or 'responseMimeType'}"
+
+
+def _written_format(rendering: Rendering) -> Body:
+    wanted, request = rendering.request.settings.response_format, rendering.request
+    if wanted is None:
+        return {}
+    path = request.paths.get("response_format", "$.response_format")
+    rendering.put_extra({}, wanted.extra, path)
+    for name in ("name", "strict", "description"):
+        if getattr(wanted, name) is not None:
+            rendering.lose(f"{path}.{name}", "dropped", "only the schema has a place here")
+    if wanted.type == "text":
+        return {"responseMimeType": _TEXT}
+    if wanted.type == "json_object":
+        return {"responseMimeType": _JSON}
+    if wanted.type != "json_schema" or wanted.schema is None:
+        rendering.lose_setting("response_format", "dropped", f"there is no such response format {wanted.type!r} here")
+        return {}
+    source = request.hints.get(_OWN)
+    if source is not None and not rendering.foreign and same(json_schema(Json(source.encode())), wanted.schema):
+        return {"responseMimeType": _JSON, "responseSchema": Json(source.encode())}
+    return {"responseMimeType": _JSON, "responseJsonSchema": wanted.schema}
+
+
+# Thinking.
+
+_LEVELS = {word.upper(): word for word in ("minimal", "low", "medium", "high", "xhigh")}
+_LEVEL_OF = {word: level for level, word in _LEVELS.items()}
+_BUDGETS = {"disabled": 0, "adaptive": -1}
+_MODES = {budget: mode for mode, budget in _BUDGETS.items()}
+
+
+def _read_thinking(request: Request, rest: Extra, path: str) -> None:
+    """Take what thinking is to be out of the members, if it has a name in the model."""
+    members = members_of(rest["thinkingConfig"], path)
+    level, value = text_in(members, "thinkingLevel"), members.get("thinkingBudget", NULL)
+    named = []
+    if level in _LEVELS:
+        request.settings.effort = _LEVELS[level]
+        request.paths["effort"] = f"{path}.thinkingLevel"
+        named.append("thinkingLevel")
+    if value != NULL:
+        budget = _read_budget(value, f"{path}.thinkingBudget")
+        if budget >= -1:
+            mode = _MODES.get(budget, "enabled")
+            request.settings.thinking = ThinkingMode(mode, budget=budget if mode == "enabled" else None)
+            request.paths["thinking"] = f"{path}.thinkingBudget"
+            named.append("thinkingBudget")
+    left = without(members, named)
+    if left or not members:
+        rest["thinkingConfig"] = leftover(left)
+    else:
+        del rest["thinkingConfig"]
+
+
+_read_budget: Reader[int] = Reader(int)
+
+
+def _written_thinking(rendering: Rendering) -> Body:
+    thinking, effort = rendering.request.settings.thinking, rendering.request.settings.effort
+    body: Body = {}
+    native = rendering.request.origin == rendering.origin
+    if effort is not None and thinking is not None and not native:
+        if thinking.mode == "disabled" or thinking.budget is not None:
+            rendering.lose_setting("effort", "dropped", "servers take a budget or an effort, not both")
+            effort = None
+        else:
+            rendering.lose_setting("thinking", "approximated", "an effort says here that the model is to think")
+            thinking = None
+    if effort in _LEVEL_OF:
+        body["thinkingLevel"] = _LEVEL_OF[effort]
+    elif effort == "none":
+        rendering.lose_setting("effort", "approximated", "no effort is a budget of 0 here")
+        body["thinkingBudget"] = 0
+    elif effort is not None:
+        rendering.lose_setting("effort", "approximated", "the largest effort here is 'XHIGH'")
+        body["thinkingLevel"] = "XHIGH"
+    if thinking is None:
+        return body
+    path = rendering.request.paths.get("thinking", "$.thinking")
+    rendering.put_extra({}, thinking.extra, path)
+    if thinking.display is not None:
+        rendering.lose(f"{path}.display", "dropped", "how thinking is shown cannot be said here")
+    body["thinkingBudget"] = _BUDGETS.get(thinking.mode, -1) if thinking.budget is None else thinking.budget
+    known = thinking.mode in _BUDGETS if thinking.budget is None else thinking.mode == "enabled" and thinking.budget > 0
+    if not known:
+        rendering.lose(path, "approximated", f"thinking of mode {thinking.mode!r} is a budget here")
+    return body
+
+
+# Tool choice.
+
+_CHOICES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+_WORDS = {word: mode for mode, word in _CHOICES.items()}
+_CALLING, _NAMES = "functionCallingConfig", "allowedFunctionNames"
+
+
+def _read_choice(request: Request, value: Json, path: str) -> None:
+    members = members_of(value, path)
+    inner = members.get(_CALLING, NULL)
+    said = members_of(inner, f"{path}.{_CALLING}") if is_object(inner) else {}
+    mode, names = text_in(said, "mode"), _strings(said.get(_NAMES))
+    named = ["mode", _NAMES] if mode in ("ANY", "VALIDATED") and names else ["mode"]
+    if mode in _WORDS or len(named) > 1:
+        choice = ToolChoice(_WORDS.get(mode or "", "allowed"))
+        if mode == "ANY" and len(names) == 1:
+            choice = ToolChoice("named", name=names[0])
+        elif len(named) > 1:
+            choice = ToolChoice("allowed", tools=_listed(names), required=mode == "ANY")
+        request.settings.tool_choice = choice
+        request.paths["tool_choice"] = f"{path}.{_CALLING}"
+        del members[_CALLING]
+        members = kept(members, _CALLING, without(said, named))
+        if not members:
+            return
+    request.extra[TOOLS] = leftover(members)
+
+
+def _strings(value: Json | None) -> list[str]:
+    said = plain(value) if is_list(value) else []
+    return said if all(isinstance(one, str) for one in said) else []
+
+
+def _listed(names: list[str]) -> Json:
+    return json_of([{"type": "function", "name": name} for name in names])
+
+
+def _write_choice(rendering: Rendering) -> Body | None:
+    choice = left_choice(rendering, separator="__")
+    if choice is None:
+        return None
+    path = rendering.request.paths.get("tool_choice", "$.tool_choice")
+    body: Body = {"mode": _CHOICES.get(choice.mode, "ANY")}
+    if choice.mode == "named":
+        if choice.type not in ("function", "custom") or choice.name is None:
+            rendering.lose_setting("tool_choice", "dropped", f"there is no tool of type {choice.type!r} here")
+            return None
+        if choice.type == "custom":
+            rendering.lose_setting("tool_choice", "approximated", "the tool becomes a function")
+        body[_NAMES] = [choice.name]
+    elif choice.mode == "allowed":
+        entries = read_list(choice.tools) if is_list(choice.tools) else []
+        names = [name for one in entries if (name := name_of(one, rendering.request)) is not None]
+        body = {"mode": "ANY" if choice.required else "VALIDATED", _NAMES: names}
+        if choice.tools is None or not same(_listed(names), choice.tools) or len(names) < 1 + choice.required:
+            rendering.lose_setting("tool_choice", "approximated", "tools are allowed by their names here")
+        if not names:
+            body = {"mode": "NONE"}
+    rendering.put_extra({}, choice.extra, path)
+    return {_CALLING: body}
+
+
+# The path.
+
+
+def _read_stream(request: Request, value: Json, path: str) -> None:
+    """`true` asks for server-sent events, `"array"` for one array of JSON, as servers stream that are not asked."""
+    array = value == Json(b'"array"')
+    request.settings.stream = True if array else _read_bool(value, path)
+    if array:
+        request.hints["stream"] = "array"
+
+
+_read_bool: Reader[bool] = Reader(bool)
+
+
+def _write_stream(rendering: Rendering) -> Any:
+    stream = rendering.request.settings.stream
+    if stream is None or not rendering.foreign:
+        return "array" if stream and rendering.request.hints.get("stream") == "array" else stream
+    rendering.lose_setting("stream", "moved", "the path of a request says it: streamGenerateContent")
+    return None
+
+
+_FIELDS = (*(field for field, _ in SETTINGS.values()), "response_format", "thinking", "effort")
+OPTIONS = (
+    setting("model", "model", str),
+    Option("stream", ("stream",), _read_stream, _write_stream),
+    Option(CONFIG, _FIELDS, _read_config, _write_config),
+    Option(TOOLS, ("tool_choice",), _read_choice, _write_choice),
+    THOUGHTS,
+)
+
+
+# Tools.
+
+_FUNCTIONS, _SCHEMA, _DIALECT = "functionDeclarations", "parametersJsonSchema", "parameters"
+_ENTRY = "entry"
+"""The hint of a tool: the number of its entry, where tools are not in the usual ones."""
+_DECLARATION = "declaration"
+"""The type of a function without a name."""
+
+
+def read_tools(value: Json, request: Request) -> None:
+    """Append the tools, each with its place."""
+    entries = read_list(value)
+    for number, entry in enumerate(entries):
+        at = f"$.tools[{number}]"
+        members = members_of(entry, at)
+        found = [_read_other(name, one, at) for name, one in members.items() if name != _FUNCTIONS]
+        functions = members.get(_FUNCTIONS)
+        if functions is not None and is_list(functions) and functions != Json(b"[]") and _are_objects(functions):
+            places = enumerate(read_list(functions))
+            found += [_read_function(one, f"{at}.{_FUNCTIONS}[{index}]") for index, one in places]
+        elif functions is not None or not members:
+            found.append(_read_other(_FUNCTIONS, functions, at) if functions is not None else (Tool(type="tool"), at))
+        for tool, place in found:
+            tool.hints[_ENTRY] = str(number)
+            request.paths[f"$.tools[{len(request.tools)}]"] = place
+            request.tools.append(tool)
+    usual = [number for tool, number in zip(request.tools, _usual_entries(request.tools), strict=True)]
+    if [str(number) for number in usual] == [tool.hints[_ENTRY] for tool in request.tools]:
+        for tool in request.tools:
+            del tool.hints[_ENTRY]
+
+
+def _are_objects(value: Json) -> bool:
+    return all(map(is_object, read_list(value)))
+
+
+def _read_other(name: str, value: Json, at: str) -> tuple[Tool, str]:
+    return Tool(type=name, extra={name: value}), at
+
+
+def _read_function(value: Json, at: str) -> tuple[Tool, str]:
+    members = members_of(value, at)
+    name = text_in(members, "name")
+    if name is None:
+        return Tool(type=_DECLARATION, extra=members), at
+    tool, named = Tool(name=name, description=text_in(members, "description")), ["name"]
+    if tool.description is not None:
+        named.append("description")
+    if is_object(members.get(_SCHEMA)):
+        tool.parameters = members[_SCHEMA]
+        named.append(_SCHEMA)
+    elif is_object(members.get(_DIALECT)):
+        tool.parameters = json_schema(members[_DIALECT])
+        tool.hints[_DIALECT] = bytes(members[_DIALECT]).decode()
+        named.append(_DIALECT)
+    tool.extra = without(members, named)
+    return tool, at
+
+
+def _usual_entries(tools: list[Tool]) -> list[int]:
+    """The entry that each tool is in: all functions in one, where the first of them stands, every other alone."""
+    found: list[int] = []
+    functions = -1
+    for tool in tools:
+        is_function = tool.type in ("function", _DECLARATION)
+        if is_function and functions < 0:
+            functions = max(found, default=-1) + 1
+        found.append(functions if is_function else max(found, default=-1) + 1)
+    return found
+
+
+def write_tools(body: Body, writer: Writer) -> None:
+    """Write the tools, those of the end where they change on the way."""
+    rendering, request = writer.rendering, writer.rendering.request
+    offered = {place: (tool, f"$.tools[{place}]") for place, tool in enumerate(request.tools)}
+    for item in writer.changes:
+        rendering.lose(item.at, "moved", "tools cannot change on the way: the tools are those of the end")
+        rendering.put_extra({}, item.extra, item.at)
+        for name in (*item.removed, *(tool.name for tool in item.added if tool.name is not None)):
+            for place in [place for place, (tool, _) in offered.items() if tool.name == name]:
+                rendering.lose(offered.pop(place)[1], "dropped", "removed or replaced in the course of things")
+        for index, tool in enumerate(item.added):
+            offered[max(offered, default=len(request.tools)) + 1] = (tool, f"{item.at}.tools[{index}]")
+    tools = [tool for tool, _ in offered.values()]
+    kept_entries = writer.native and all(_ENTRY in tool.hints for tool in tools)
+    numbers = [int(tool.hints[_ENTRY]) for tool in tools] if kept_entries else _usual_entries(tools)
+    entries: dict[int, Body] = {}
+    for (tool, at), number in zip(offered.values(), numbers, strict=True):
+        for kind, value in _written(rendering, tool, at, native=writer.native):
+            entry = entries.setdefault(number, {})
+            if kind == _FUNCTIONS and not isinstance(value, Json):
+                entry.setdefault(_FUNCTIONS, []).append(value)
+            elif kind:
+                entry[kind] = value
+    if entries:
+        body["tools"] = [entries[number] for number in sorted(entries)]
+
+
+def _written(rendering: Rendering, tool: Tool, at: str, *, native: bool, prefix: str = "") -> list[tuple[str, Any]]:
+    """What a tool is here: the members of its entry."""
+    if tool.type == "function" or (tool.type == "custom" and not native):
+        return [(_FUNCTIONS, _function(rendering, tool, at, prefix))]
+    if native and tool.type == _DECLARATION:
+        return [(_FUNCTIONS, dict(tool.extra))]
+    if native:
+        return list(tool.extra.items()) or [("", None)]
+    if tool.type != "namespace":
+        rendering.lose(at, "dropped", f"a tool of type {tool.type!r} has no form here")
+        return []
+    rendering.lose(at, "renamed", f"tools have no namespaces here: the names of its tools begin {tool.name}__")
+    if tool.description is not None:
+        rendering.lose(f"{at}.description", "dropped", "tools have no namespaces here")
+    rendering.put_extra({}, tool.extra, at)
+    inside = [(inner, f"{at}.tools[{index}]") for index, inner in enumerate(tool.tools)]
+    start = f"{prefix}{tool.name}__"
+    return [one for inner, place in inside for one in _written(rendering, inner, place, native=native, prefix=start)]
+
+
+_FREE_TEXT = Json(b'{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}')
+
+
+def _function(rendering: Rendering, tool: Tool, at: str, prefix: str) -> Body:
+    body: Body = {"name": f"{prefix}{tool.name}"}
+    if tool.description is not None:
+        body["description"] = tool.description
+    source = tool.hints.get(_DIALECT, "").encode()
+    if tool.type == "custom":
+        rendering.lose(at, "approximated", "a tool of free text becomes a function with one text")
+        body[_SCHEMA] = _FREE_TEXT
+    elif source and tool.parameters is not None and same(json_schema(Json(source)), tool.parameters):
+        body[_DIALECT] = Json(source)
+    elif tool.parameters is not None:
+        body[_SCHEMA] = tool.parameters
+    if tool.strict is not None:
+        rendering.lose(f"{at}.strict", "dropped", "no function is strict here: a choice of tools may be VALIDATED")
+    rendering.put_extra(body, tool.extra, at)
+    if tool.envelope:
+        rendering.put_extra({}, tool.envelope, at)
+    return body
