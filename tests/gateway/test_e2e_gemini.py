@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.sdks import NO_TLS
 from tests.strategies.events import content_of
 from turnscript.core.conversation import Request
 from turnscript.gateway.keys import add_key
+from turnscript.gateway.outlet import Outlet
 
 GEMINI = ts.get_api("gemini")
 
@@ -154,6 +156,27 @@ def test_a_stream_is_one_array_where_no_events_are_asked_for(stage: Stage, versi
         ]
         said = ts.fold(events + parser.close())
         assert ("stop", ["Hello there"]) == (said.finish_reason, [content_of(item) for item in said.items])
+
+
+@pytest.mark.parametrize("form", ["array", "sse"])
+def test_a_stream_that_waits_its_turn_stays_what_it_is(form: str) -> None:
+    """A word about its place is a comment of server-sent events, and JSON has none."""
+    told: list[bytes] = []
+
+    async def send(message: Any) -> None:
+        told.append(message.get("body", b""))
+
+    async def run() -> None:
+        outlet = Outlet(send, GEMINI.stream_renderer(Request(hints={"stream": form})))
+        outlet.ahead = lambda: 2
+        await outlet.begin([])
+        outlet.beat()
+        await outlet.end(b"")
+
+    asyncio.run(run())
+    whole = b"".join(told)
+    assert (b": waiting, 2 before you" in whole) == (form == "sse")
+    assert form == "sse" or 2 == len(json.loads(whole + b"]"))
 
 
 def test_a_body_that_is_written_is_what_the_types_of_the_sdk_take() -> None:

@@ -212,7 +212,7 @@ def test_a_table_that_makes_no_sense_is_refused(fault: str) -> None:
 
 
 def test_only_the_models_turn_is_several() -> None:
-    table = TABLE.replace('role = "user"\n', 'role = "user"\nseveral = true\n', 1)
+    table = TABLE.replace('{user}<|end|>"', '{user}"\nseveral = true', 1)
     assert table != TABLE
     with pytest.raises(InvalidFormat, match="only the model's answer"):
         load_formats(table)

@@ -209,6 +209,11 @@ class Choices:
         """The beginning of each."""
         return b"".join([writer.start() for writer in self._writers])
 
+    @property
+    def takes_comments(self) -> bool:
+        """Return whether a comment may stand between the bytes of its writers."""
+        return all(writer.takes_comments for writer in self._writers)
+
     def idle(self) -> bytes:
         """A sign of life of one that has not ended."""
         return next((sign for writer in self._writers if (sign := writer.idle())), b"")

@@ -23,6 +23,11 @@ Receive = Callable[[], Awaitable[Message]]
 class Frame(Protocol):
     """What stands around the events of a stream, as its API writes it: the beginning, signs of life, a bad end."""
 
+    @property
+    def takes_comments(self) -> bool:
+        """Whether a comment may stand between its bytes, as in server-sent events."""
+        ...
+
     def start(self) -> bytes:
         """The bytes before the first event."""
         ...
@@ -86,7 +91,8 @@ class Outlet:
 
     def _waiting(self) -> bytes:
         """A word about the place of a request that waits: a comment, which no client takes for an event."""
-        return b"" if self.ahead is None else comment(f"waiting, {self.ahead()} before you")
+        told = self.ahead is not None and self._renderer.takes_comments
+        return b"" if not told or self.ahead is None else comment(f"waiting, {self.ahead()} before you")
 
     def beat(self) -> None:
         """Send a sign of life, if the stream is at rest."""

@@ -63,6 +63,7 @@ class StreamWriter:
     """Writes the stream that answers a request. `losses`: what it could not say."""
 
     losses: list[Loss]
+    takes_comments = True
 
     def __init__(self, request: Request, api: Api, reply: Reply) -> None:
         self._writer = AnswerWriter(request, api, whole=False)

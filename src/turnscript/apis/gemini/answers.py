@@ -487,6 +487,7 @@ class StreamWriter:
         self.id = reply.id if reply.id is not None else made_id("", request)
         self._named, self._api = reply.id is not None, api
         self._array = request.hints.get("stream") == "array"
+        self.takes_comments = not self._array
         self._begun = self._ended = self._failed = self._scored = False
         self._model = request.settings.model or ""
         self._live = -1  # the part whose deltas are sent as they come

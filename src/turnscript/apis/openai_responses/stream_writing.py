@@ -132,6 +132,8 @@ _TERMINALS = {COMPLETED: "response.completed", FAILED: "response.failed"}
 class StreamWriter(OneStream):
     """Writes events as a stream."""
 
+    takes_comments = True
+
     def __init__(self, api: Api, request: Request, reply: Reply) -> None:
         self._reply = reply
         self._api = api

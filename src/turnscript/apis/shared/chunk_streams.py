@@ -118,6 +118,7 @@ def _plain(value: Any) -> Any:
 class ChunkEnding:
     """How a stream of chunks ends. Whoever writes one sets `_ended` with its last chunk."""
 
+    takes_comments = True
     _ended = False
     _failed = False  # or closed: nothing may follow
     _now: int | None = None  # the part that was told last, while more of it may be
