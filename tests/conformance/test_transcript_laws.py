@@ -266,3 +266,39 @@ def test_a_prompt_that_is_read_asks_for_the_same(name: str, thinking: bool) -> N
         prompt = format_.prompt(request, thinking=thinking and format_.features.thinking)
         again = format_.prompt(format_.parse(prompt.text))
         assert (prompt.text, prompt.prefill, []) == (again.text, again.prefill, again.losses)
+
+
+@pytest.mark.parametrize("begun", [ts.Thinking, ts.Assistant])
+@pytest.mark.parametrize("name", ts.formats())
+def test_an_answer_that_has_begun_goes_on_where_its_prompt_ends(
+    name: str, begun: type[ts.Thinking | ts.Assistant]
+) -> None:
+    """Inside a thought too: a prompt that is read ends where it ended, and what is generated is of the same part."""
+    format_ = ts.get_format(name)
+    items: list[ts.Item] = [*BEGUN, begun(content=said("Hm, it"), open=True)]
+    prompt = format_.prompt(request_of(*items))
+    again = format_.prompt(format_.parse(prompt.text))
+    assert prompt.text.endswith("Hm, it")
+    parser = prompt.parser()
+    assert ts.fold([*parser.feed(" is"), *parser.close("length")]).items[0].kind == begun.kind
+    assert (format_.document.flattened and begun is ts.Assistant) or prompt.text == again.text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_literal_that_stands_twice_is_kept_told_or_refused(name: str) -> None:
+    """Each opening and closing of a turn, a block or a group, at each place where it stands."""
+    format_ = ts.get_format(name)
+    turns = [literal for turn in format_.document.turns for literal in (turn.open, turn.close)]
+    blocks = [literal for place in layout_of(format_.document).places.values() for literal in (place.open, place.close)]
+    literals = {one.strip() for one in (*turns, *blocks) if one.strip()}
+    for source in (SPOKEN, TWICE):
+        transcript = str(format_.render(source).value)
+        kept = without_lines(format_.parse(transcript))
+        for literal in literals:
+            for found in re.finditer(re.escape(literal), transcript):
+                doubled = transcript[: found.end()] + literal + transcript[found.end() :]
+                try:
+                    read = format_.parse(doubled)
+                except ts.InvalidTranscript:
+                    continue
+                assert read.unread or without_lines(read) != kept, f"{literal} at {found.start()}"

@@ -324,7 +324,10 @@ def test_a_transcript_that_ends_behind_results_is_the_prompt_for_what_follows(en
     transcript = asked.rstrip() + end
     read = FORMAT.parse(transcript)
     told = "the turn that <ai00:assistant> opened is not finished: </ai00:assistant> is written behind it"
-    assert (False, [("line 15", told)]) == (read.items[-1].open, [(one.path, one.detail) for one in read.unread])
+    assert (False, [("line 15, column 25", told)]) == (
+        read.items[-1].open,
+        [(one.path, one.detail) for one in read.unread],
+    )
     again = FORMAT.prompt(read)
     assert (asked, []) == (again.text, again.losses)
     assert read.unread == ts.convert(transcript, "ai00-v1", "openai-chat").losses

@@ -263,11 +263,13 @@ def test_a_thought_that_is_opened_is_opened_again() -> None:
         assert [] == [event for event in prompt.parser().feed(">") if event.raw.strip("> ")]
 
 
-def test_a_thought_that_goes_on_is_over_in_a_prompt() -> None:
+def test_a_thought_that_has_begun_goes_on_in_a_prompt() -> None:
     parsed = ts.parse("<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\nSix", "qwen3")
     assert ("thinking", True) == (parsed.items[-1].kind, parsed.items[-1].open)
-    [loss] = FORMAT.prompt(parsed).losses
-    assert "an unfinished thinking is over here: the model begins behind it" == loss.detail
+    prompt = FORMAT.prompt(parsed)
+    assert ("User: q\n\nAssistant: <think>\nSix", "Six", []) == (prompt.text, prompt.prefill, prompt.losses)
+    losses = ts.get_format("qwen25").prompt(parsed).losses
+    assert [("line 4", "dropped"), ("line 4", "approximated")] == [(loss.path, loss.kind) for loss in losses]
 
 
 def test_thinking_has_the_form_that_the_document_shows() -> None:

@@ -58,7 +58,8 @@ def continued(composer: Composer, request: Request) -> tuple[str, str, str]:
     index = composer.earlier.count + len(request.items) - 1
     spans = [span for span in composer.out.spans if span.item == index]
     text = "".join([span.text for span in spans if not span.control])
-    turn = composer.layout.places[Assistant.kind].turn
+    place = composer.layout.place_for(request.items[-1])
+    turn = (place or composer.layout.places[Assistant.kind]).turn
     opening = "".join([span.text for span in spans if span.control])
     seed = opening[opening.rfind(turn.open) + len(turn.open) :] + text if turn.open else opening + text
     missing = _strip_end(composer.out) if composer.document.generation.stripped else ""
@@ -277,8 +278,8 @@ class Prompt:
         self._out: Writer = out
         self._request = request
         items = request.items
-        self._goes_on = goes_on = continues(items)
-        self._items = tuple(items[:-1] if goes_on else items)  # the request may grow meanwhile
+        self._goes_on = begun = goes_on(items, composer.layout)
+        self._items = tuple(items[:-1] if begun else items)  # the request may grow meanwhile
         self._thinks = thinks
         self._start = start
         self._earlier = composer.earlier
@@ -286,11 +287,11 @@ class Prompt:
         self.spelling: Spelling | None = spelling
         # How many pieces stand before what opens the answer, and the kind of the segment before it.
         self._begun, self._before = (
-            composer.opened if goes_on else (len(out.pieces), "" if composer.place is None else composer.place.kind)
+            composer.opened if begun else (len(out.pieces), "" if composer.place is None else composer.place.kind)
         )
         self.replayed: tuple[int, ...] = tuple(composer.replayed)
         self.offered: dict[str, Tool] = offered
-        if goes_on:
+        if begun:
             forced = None
             self._seed, self.prefill, self._missing = continued(composer, request)
         else:
@@ -600,6 +601,14 @@ def _cores(stops: tuple[str, ...]) -> tuple[str, ...]:
 def continues(items: Sequence[Item]) -> bool:
     """Return whether the last item is a text that the answer goes on from."""
     return bool(items) and items[-1].open and isinstance(items[-1], Assistant)
+
+
+def goes_on(items: Sequence[Item], layout: Layout) -> bool:
+    """Return whether the last item is a text that the answer goes on from, or a thought, where the format has those."""
+    last = items[-1] if items else None
+    if isinstance(last, Thinking) and last.open:
+        return bool(last.content) and layout.place_for(last) is not None
+    return continues(items)
 
 
 def declared(tools: Iterable[Tool]) -> dict[str, Tool]:

@@ -32,7 +32,7 @@ from turnscript.core.conversation import (
 from turnscript.core.errors import InvalidTranscript
 from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from turnscript.core.json_text import json_of
-from turnscript.core.losses import Loss
+from turnscript.core.losses import Loss, LossKind
 from turnscript.engine.attributes import SPOKEN, read_word
 from turnscript.engine.correlate import correlate
 from turnscript.engine.escape import Escape
@@ -179,6 +179,10 @@ class _Reader:
                 position = self._no_turn(start, end, self._closed_by(before, position))
                 continue
             cut, position = self._cut(turn, body, end, attributes, after=position)
+            if cut.open and end != len(text) and text[end:].strip():
+                self._tell(
+                    end, "dropped", f"{text[end:].strip()} stands behind a turn that has no end, and is left out"
+                )
             before = turn
             yield cut
 
@@ -350,6 +354,8 @@ class _Reader:
         else:
             items = self._inside(cut, cut.text, cut.start, {tool.name or "": tool for tool in request.tools})
         if not items:
+            if cut.turn.segments[0].kind != System.kind and (cut.turn.open or cut.text.strip()):
+                self._tell(cut.start, "dropped", f"a turn that {cut.turn.open.strip()} opens says nothing")
             return
         for position, loss in self._unread_items:
             self._lose(position, Loss(f"line {self.lines.at(position)[0]}{loss.path}", loss.kind, loss.detail))
@@ -365,17 +371,25 @@ class _Reader:
             else:
                 items[0].hints = items[0].hints or Hints()
                 items[0].hints.envelope = {**items[0].hints.envelope, path: json_of(value)}
+        self._end(cut, items)
+        request.items.extend(items)
+        self._before, self._last = cut.turn, items[-1]
+
+    def _end(self, cut: Cut, items: list[Item]) -> None:
+        """Say of the last item of a turn whether it goes on, and report where the turn says otherwise."""
+        opening, close = cut.turn.open.strip(), cut.turn.close.strip()
+        end = cut.start + len(cut.text.rstrip())
         if cut.open and isinstance(items[-1], Thinking) and not self._stays_open:
             items.append(Assistant(content=[Text(text="")], at=items[-1].at))  # a thought is over, its answer to come
         answered = cut.open and self._ends_between and isinstance(items[-1], ToolResult)  # the model is to go on
         items[-1].open = (cut.open and not answered) or (cut.last and self._stays_open)
         if answered:
-            opening, close = cut.turn.open.strip(), cut.turn.close.strip()
-            detail = f"the turn that {opening} opened is not finished: {close} is written behind it"
-            end = cut.start + len(cut.text.rstrip())
-            self._lose(end, Loss(f"line {self.lines.at(end)[0]}", "approximated", detail))
-        request.items.extend(items)
-        self._before, self._last = cut.turn, items[-1]
+            self._tell(
+                end, "approximated", f"the turn that {opening} opened is not finished: {close} is written behind it"
+            )
+        elif items[-1].open and not cut.open and close:  # for who asks for all that is wrong, `doubts` says it
+            detail = f"a text in the last turn has no end, so it goes on, and {close} is left out"
+            self.unread.append(Loss(self.lines.place(end), "dropped", detail))
 
     def _inside(self, cut: Cut, text: str, start: int, tools: Mapping[str, Tool]) -> list[Item]:
         """Return any turn's text as items, by its segments."""
@@ -426,9 +440,12 @@ class _Reader:
     def lose_blank(self, position: int, space: str) -> None:
         """Report white space that no item holds."""
         if space:
-            line, column = self.lines.at(position)
-            detail = f"white space around a text is not of it here ({space[:20]!r})"
-            self._lose(position, Loss(f"line {line}, column {column}", "dropped", detail))
+            self._tell(position, "dropped", f"white space around a text is not of it here ({space[:20]!r})")
+
+    def _tell(self, position: int, kind: LossKind, detail: str) -> None:
+        """Report a loss of what stands at a place."""
+        line, column = self.lines.at(position)
+        self._lose(position, Loss(f"line {line}, column {column}", kind, detail))
 
     def _parts(
         self,
