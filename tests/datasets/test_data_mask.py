@@ -313,7 +313,7 @@ def test_a_digest_tells_texts_and_weights_apart_and_nothing_else() -> None:
     other = corpora.load("thinking_text_call")
     for at, item in enumerate(other.items):
         item.at = f"items[{at}]"
-        item.hints = ts.Hints(shape="list")  # the renderer takes another way, and writes the same
+        item.hints = ts.Hints()  # the renderer takes another way, and writes the same
     same = sample(encoder, Example(TALK)).digest
     assert same == sample(encoder, Example(other)).digest
     assert (

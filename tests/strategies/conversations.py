@@ -94,16 +94,13 @@ def _texts(maximum: int = 2) -> st.SearchStrategy[list[Part]]:
 
 @st.composite
 def hinted(draw: st.DrawFn, items: st.SearchStrategy[Item]) -> Item:
-    """An item, perhaps with hints and unnamed members. Shapes fit the content, as they do on every wire."""
+    """An item, perhaps with hints and unnamed members."""
     item = draw(items)
     if draw(st.booleans()):
         return item
     item.extra = draw(extras())
-    empty = not getattr(item, "content", True) and not getattr(item, "summary", ())
-    shapes = ["null", "absent", "empty"] if empty else ["list", "string", "input"]
     hints = Hints(
         turn=draw(st.sampled_from(["", "new", "join"])),
-        shape=draw(st.sampled_from(["", *shapes])),
         slot=draw(st.sampled_from(["", "instructions"])),
         envelope=draw(extras()),
         attributes=draw(_attributes()),

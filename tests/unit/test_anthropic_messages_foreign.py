@@ -452,7 +452,7 @@ def test_the_seed_profile_joins_every_system_text_and_every_text_of_a_result() -
     """R-U-28: several system texts are joined by a blank line."""
     result = ToolResult(id="c", content=[Text(text="a"), Text(text="b")])
     marked = System(content=[Text(text="s", extra={"x": ONE}), Raw(type="r", value=json_of({"type": "r"}))])
-    body, losses = written(marked, user("q", hints=Hints(shape="string")), system("t"), result, profile="seed")
+    body, losses = written(marked, user("q"), system("t"), result, profile="seed")
     assert "s\n\nt" == body["system"]
     assert ([text("q")], "ab") == (body["messages"][0]["content"], body["messages"][1]["content"][0]["content"])
     assert {"items[0]", "items[0].content[0].x", "items[0].content[1]", "items[2]", "items[3]"} == {

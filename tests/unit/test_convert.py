@@ -1,6 +1,5 @@
 """Owns the checks of the three verbs and of telling an unlabelled source (requirements D-U-21)."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -170,12 +169,31 @@ def test_a_prefill_is_an_open_block_and_comes_back() -> None:
     assert "$.messages[1]" in [loss.path for loss in chat.losses]
 
 
-def test_arguments_keep_their_spelling_in_an_archive_whose_patch_says_their_message() -> None:
-    call = {"type": "tool_use", "id": "c", "name": "f", "input": {"a": True}}
-    messages = [{"role": "user", "content": ""}, {"role": "assistant", "content": [{"type": "text", "text": ""}, call]}]
-    body = json.dumps({"max_tokens": 1, "messages": messages}, separators=(",", ":"))
-    archive = ts.convert(body, "anthropic-messages", "rwkv-universal")
-    assert b'"input":{"a":true}' in ts.convert(archive.data, "rwkv-universal", "anthropic-messages").data
+def test_an_archive_of_before_is_read_and_its_body_has_the_usual_shapes() -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": [{"type": "text", "text": "Q?"}]}], "stop": "x"}
+    archive: Any = ts.convert(body, "openai-chat", "rwkv-universal").value
+    before = archive.replace("<<USER>>", '<<USER as="list" slot="message">>').replace('"patch"', '"before"')
+    assert 'as="list"' in before
+    request = ts.parse(before)
+    rendered = ts.render(request, "openai-chat")
+    assert body | {"messages": [{"role": "user", "content": "Q?"}]} == rendered.value
+    assert "as=" not in ts.render(request, "rwkv-universal").value
+
+
+def test_a_patch_of_an_archive_that_was_edited_by_hand_changes_nothing_but_shapes() -> None:
+    one = [{"type": "text", "text": "a text that is as long as one is that counts"}]
+    messages = [
+        {"role": "user", "content": one},
+        {"role": "assistant", "content": "b"},
+        {"role": "user", "content": one},
+    ]
+    archive: Any = ts.convert({"messages": messages}, "openai-chat", "rwkv-universal").value
+    edited = archive.replace("is as long as", "was as long as", 1)
+    first = {"role": "user", "content": [{"type": "text", "text": "a text that was as long as one is that counts"}]}
+    assert [first, *messages[1:]] == ts.convert(edited, "rwkv-universal", "openai-chat").value["messages"]
+    shorter = archive.replace("<<ASSISTANT>>\nb\n<<ASSISTANT_END>>\n\n", "")
+    (_, last) = ts.convert(shorter, "rwkv-universal", "openai-chat").value["messages"]
+    assert {"role": "user", "content": one[0]["text"]} == last  # the patch is for a message that is the third
 
 
 def test_a_finished_answer_at_the_end_is_listed_where_it_would_be_continued() -> None:

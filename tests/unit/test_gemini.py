@@ -33,7 +33,7 @@ def test_a_golden_conversation_is_written_as_its_file_shows(name: str, request: 
     assert (json.loads(body), []) == (back.value, back.losses)
 
 
-def test_both_spellings_of_members_are_read_and_the_first_is_written() -> None:
+def test_both_spellings_of_members_are_read_and_the_first_is_written_anew() -> None:
     body = {
         "system_instruction": {"parts": [{"text": "Be kind."}]},
         "contents": [
@@ -49,6 +49,10 @@ def test_both_spellings_of_members_are_read_and_the_first_is_written() -> None:
     request = ts.parse(body, "gemini")
     assert ["system", "tool_call", "user"] == [item.kind for item in request.items]
     assert (7, 5) == (request.settings.max_tokens, request.settings.thinking and request.settings.thinking.budget)
+    kept: Any = ts.render(request, "gemini", strict=True).value
+    assert body["contents"] == kept["contents"]
+    assert request == ts.parse(kept, "gemini")
+    request.source = None
     written = ts.render(request, "gemini").data.decode()
     assert '"args":{"a_b":1}' in written
     assert [] == [name for name in ("function_call", "mime_type", "thinking_budget", "thought_sig") if name in written]

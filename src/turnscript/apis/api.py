@@ -7,7 +7,7 @@ Everything else is here and the same for all: finding unnamed members, putting t
 Five rules keep a body whole (requirements D-X-1, L2):
 - A member with a name in the conversation or the settings is typed. Everything else goes verbatim to the `extra` of the
   nearest item, part, tool or request, and is written back there when the target is the API it came from.
-- A value whose typed form would be written differently keeps a hint, or stays in `extra` whole.
+- What is unchanged goes back to the API it came from as it came, whatever its shape (`Request.source`).
 - Unnamed members of a nested object wait in `extra` as an object under its key, and are merged into it again.
 - Typed values win over `extra`: a setting that is not None replaces a member of the same name in `extra`.
 - To another API, every `extra` member and every setting that it does not know is a `Loss` with its source path.
@@ -34,10 +34,8 @@ from turnscript.core.conversation import (
     Response,
     Settings,
     SourceBody,
-    Text,
     Thinking,
     Usage,
-    text_content,
 )
 from turnscript.core.error_kinds import fault_of, retry_headers
 from turnscript.core.errors import InvalidRequest, LossyConversion, TurnscriptError, UnknownName
@@ -46,6 +44,7 @@ from turnscript.core.json_patch import are_equal, difference, patched
 from turnscript.core.json_spelling import objects_in_one_spelling
 from turnscript.core.json_text import NULL, Json, plain, read_object
 from turnscript.core.losses import Loss, LossKind
+from turnscript.core.message_groups import only_opened
 from turnscript.core.payloads import Rendered, Source, body_bytes
 from turnscript.core.source_paths import Runs, Slices, Unnamed, Words, at_source, member_path
 from turnscript.core.validation import MISTAKES, check_words, refuse_mistakes
@@ -238,21 +237,6 @@ class Rendering:
             self.put_extra(message, envelope, at)
 
 
-def _only_opened(request: Request) -> Item | None:
-    """Return the last item of a transcript if it is only the end of a prompt: an answer or thought that has no text yet
-    says no more than that the model is to go on, as every request of an API does."""
-    last = request.items[-1] if request.items and request.origin is None else None
-    if not isinstance(last, Assistant | Thinking) or not last.open or last.extra or text_content(last.content):
-        return None
-    said: tuple[object, ...] = (last.id, last.hints.envelope if last.hints is not None else None)
-    if isinstance(last, Assistant):
-        said += (last.name, last.phase)
-    else:
-        said += (last.summary, last.signature, last.redacted, last.encrypted, last.seal)
-    plain_texts = all(type(part) is Text and not part.extra for part in last.content)
-    return last if plain_texts and not any(said) else None
-
-
 # The contract.
 
 
@@ -434,10 +418,14 @@ class Api(ABC):
 
     def parse_members(self, members: dict[str, Any]) -> Request:
         """The same from a body whose top level is read already. Takes the members apart."""
-        request = Request(origin=self.origin, words=self.words)
+        members, request = self.named(members), Request(origin=self.origin, words=self.words)
         self.read(members, request)
         self.read_options(members, request)
         return request
+
+    def named(self, members: dict[str, Any]) -> dict[str, Any]:
+        """The members of a body under the names that `read` knows, where a body may have others."""
+        return members
 
     def read_options(self, members: dict[str, Any], request: Request) -> None:
         """Settings from the members that the options table names; every other member goes to `request.extra`."""
@@ -473,7 +461,7 @@ class Api(ABC):
                 items = objects_in_one_spelling(request.items)
                 if items is not request.items:
                     request = replace(request, conversation=Conversation(list(items), request.tools))
-            opened = _only_opened(request)
+            opened = only_opened(request)
             if opened is not None:
                 request = replace(request, conversation=Conversation(request.items[:-1], request.tools))
             rendering = self.rendering(request, profile, flags)
@@ -621,7 +609,7 @@ class Api(ABC):
         """Read the body again that a request came from. `whole`: what it says of the conversation is asked for, too."""
         source = request.source
         assert source is not None
-        members, said = read_object(source.data), Request(origin=self.origin)
+        members, said = self.named(read_object(source.data)), Request(origin=self.origin)
         unread: dict[str, Any] = dict(members)
         if whole and not source.is_partial:
             self.read(unread, said)

@@ -7,7 +7,7 @@ The structs are not watched by the garbage collector: they hold no reference cyc
 
 Five fields that every item has:
 - `extra`: members of the wire object that have no name here, as JSON text, written back at their place to the same API.
-- `hints`: the shape it had on the wire where that differs from its API's usual one.
+- `hints`: what the message around it says, and the form that it has in its API.
 - `raw`: the text exactly as a model generated it, for exact replay.
 - `open`: the item is not finished: a text to be continued (a prefill), or a stream that was cut off.
 - `at`: the JSON path it was read from. Only for messages to people; two items that differ in `at` alone are equal.
@@ -78,8 +78,6 @@ class Hints(Comparable, Struct, eq=False, omit_defaults=True, gc=False):
 
     turn: Turn = ""
     """Starts a message of its own (`new`) or belongs to the one before (`join`), against the API's grouping rule."""
-    shape: str = ""
-    """How the content was written: `list`, `string`, `null`, `absent`, `empty` (a list without parts) or `input`."""
     slot: str = ""
     """Where it stood when an API has two places for the same thing, such as `instructions` or `function_call`."""
     envelope: Extra = {}

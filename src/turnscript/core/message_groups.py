@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from turnscript.core.conversation import Extra, Hints, Item, Turn
+from turnscript.core.conversation import (
+    Assistant,
+    Extra,
+    Hints,
+    Item,
+    Request,
+    Text,
+    Thinking,
+    Turn,
+    text_content,
+)
 
 JOINS = frozenset(
     {
@@ -90,11 +100,6 @@ def hints(item: Item) -> Hints:
     return item.hints
 
 
-def shape_of(item: Item) -> str:
-    """How the item's content was written on the wire, empty for the API's usual way."""
-    return item.hints.shape if item.hints else ""
-
-
 def is_joined(item: Item) -> bool:
     """Whether the item belongs to the one before it, against the grouping rule."""
     return item.hints is not None and item.hints.turn == "join"
@@ -108,3 +113,18 @@ def slot_of(item: Item) -> str:
 def envelope_of(item: Item) -> Extra:
     """Unnamed members of the message around the item."""
     return item.hints.envelope if item.hints else {}
+
+
+def only_opened(request: Request) -> Item | None:
+    """Return the last item of a transcript if it is only the end of a prompt: an answer or thought that has no text yet
+    says no more than that the model is to go on, as every request of an API does."""
+    last = request.items[-1] if request.items and request.origin is None else None
+    if not isinstance(last, Assistant | Thinking) or not last.open or last.extra or text_content(last.content):
+        return None
+    said: tuple[object, ...] = (last.id, last.hints.envelope if last.hints is not None else None)
+    if isinstance(last, Assistant):
+        said += (last.name, last.phase)
+    else:
+        said += (last.summary, last.signature, last.redacted, last.encrypted, last.seal)
+    plain_texts = all(type(part) is Text and not part.extra for part in last.content)
+    return last if plain_texts and not any(said) else None

@@ -61,8 +61,6 @@ _ENDS = ("finish_reason", "stop_sequence")
 _USAGE = "response.usage."
 _CHOICE = "$.choices["
 _FIRST = "choices[0]"
-_STRINGS = frozenset({"string", "input", "object"})
-"""The shapes of a content that has no parts in its source."""
 
 _FIRST_PARTS = (".content[0]", ".output[0]")
 _PART = re.compile(r"\.content\[(\d+)\]")
@@ -457,15 +455,8 @@ def _is_string(item: Item, words: Words, body: _Body) -> bool:
     held = body.get(content_path(item)) if "[" in item.at else None
     if held is not None:
         return bytes(held)[:1] != b"["
-    shape = _shape(item)
-    if shape and "[" in item.at:
-        return shape in _STRINGS
     usual = isinstance(item, ToolResult) or words.get("content") == "string" or "[" not in item.at
     return usual and all(_beside(item, part) for part in content[1:])
-
-
-def _shape(item: Item) -> str:
-    return item.hints.shape if item.hints is not None else ""
 
 
 def _string_path(item: Item, body: _Body) -> str:

@@ -291,11 +291,10 @@ def _said(request: Request) -> Said | None:
             form = _OBJECT if is_object(text) else _JSON if is_json(text) else _PLAIN
             if "\\u" in text or (kind is ToolCall and (form is not _OBJECT or "\n" in text)):
                 return None
-            hints = item.hints or Hints()
-            if hints.turn or hints.slot or hints.envelope or hints.attributes:
+            if item.hints is not None and item.hints != Hints():
                 return None
             named = [-1 if one is None else words.setdefault(one, len(words)) for one in (item.name, item.id)]
-            kind = (kind, form, item.hints and hints.shape, *named)
+            kind = (kind, form, *named)
         kinds.append(kind)
         texts.append(text)
     if not all(texts) or not all(map(_WORD.fullmatch, words)):
@@ -319,9 +318,8 @@ def _probe(said: Said) -> tuple[list[Any], list[str]]:
     for at, kind in enumerate(said.kinds[: len(said.texts)]):
         named: dict[str, Any] = {}
         if isinstance(kind, tuple):
-            kind, form, shape, name, id_ = kind  # noqa: PLW2901
+            kind, form, name, id_ = kind  # noqa: PLW2901
             fill[at], named = form.format(fill[at]), {"name": words[name], "id": words[id_]}
-            named["hints"] = None if shape is None else Hints(shape=shape)
         text = {"arguments": fill[at]} if kind is ToolCall else {"content": [Text(text=fill[at])]}
         items.append(kind(at=str(at), **named, **text))
     return items, fill

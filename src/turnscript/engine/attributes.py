@@ -174,7 +174,8 @@ def read_attributes(
         read = {word: meant for meant, word in attribute.words}.get(read, read) if attribute.words else read
         head, _, tail = attribute.path.partition(".")
         target = hints if tail else fields
-        target[tail or head] = read
+        if head:
+            target[tail or head] = read
     if found:
         hints["attributes"] = dict(found)
     return fields, Hints(**hints) if hints else None

@@ -249,9 +249,8 @@ class Parts(PlainBody):
     plain = True
 
     def attributes(self, item: Any, archive: bool) -> Mapping[str, str]:
-        """Return `parts=0` where the content has no part at all and no hint says so."""
-        shape = item.hints.shape if item.hints else ""
-        return {NO_PARTS: "0"} if archive and not item.content and shape not in _EMPTY_SHAPES else {}
+        """Return `parts=0` where the content has no part at all."""
+        return {NO_PARTS: "0"} if archive and not item.content else {}
 
     def write(self, item: Any, out: Writer) -> None:
         """Write the parts in order."""
@@ -272,9 +271,8 @@ class Thought(PlainBody):
     plain = True
 
     def attributes(self, item: Thinking, archive: bool) -> Mapping[str, str]:
-        """Return `parts=0` where there is no text at all and neither a proof nor a hint tells why."""
-        shape = item.hints.shape if item.hints else ""
-        bare = not item.content and not item.summary and shape not in _EMPTY_SHAPES and item.redacted is None
+        """Return `parts=0` where there is no text at all and no proof tells why."""
+        bare = not item.content and not item.summary and item.redacted is None
         return {NO_PARTS: "0"} if bare and archive else {}
 
     def write(self, item: Thinking, out: Writer) -> None:
@@ -560,7 +558,7 @@ def _as_json(value: Any) -> object:
 
 
 def _has_no_parts(payload: Payload) -> bool:
-    """Return whether the tag says that the content has no part. It takes `parts` off; `as` is a hint and stays."""
+    """Return whether the tag says that the content has no part. It takes `parts` off; archives of before say `as`."""
     shape = plain(payload.attributes["as"]) if "as" in payload.attributes else ""
     empty = isinstance(shape, str) and shape in _EMPTY_SHAPES
     return payload.attributes.pop(NO_PARTS, None) is not None or empty

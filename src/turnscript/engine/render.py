@@ -96,7 +96,7 @@ def _is_tool_of_origin(tool: Tool) -> bool:
 
 def _is_item_of_origin(item: Item) -> bool:
     hints = item.hints
-    if item.extra or (hints and (hints.slot or hints.envelope or hints.shape not in ("", "string"))):
+    if item.extra or (hints and (hints.slot or hints.envelope)):
         return True
     return isinstance(item, Opaque) or is_laid_out(item) or any(map(_is_part_of_origin, getattr(item, "content", ())))
 

@@ -33,7 +33,7 @@ _NAMES = ("META", "TOOLS", "SYS", "USER", "ASSISTANT", "THINK", "TOOL_CALL", "TO
 NAME = Attribute("name", "name", prompt=True)
 ITEM_ID = Attribute("item_id", "id")
 EVERY_ITEM = (
-    Attribute("as", "hints.shape"),
+    Attribute("as", "", written=False),  # of archives of before: how a content was written
     Attribute("slot", "hints.slot"),
     Attribute("turn", "hints.turn"),
     Attribute("message", "hints.envelope", "object"),

@@ -104,13 +104,13 @@ class Gemini(Api):
     answer_signs: ClassVar[Mapping[str, int]] = {"candidates": 2, "promptFeedback": 2, "usageMetadata": 1}
     has_objects = True
 
-    def parse_members(self, members: dict[str, Any]) -> Request:
-        """A body whose top level is read already. One that counts tokens may have it in a member."""
+    def named(self, members: dict[str, Any]) -> dict[str, Any]:
+        """A body with its members under their usual names. One that counts tokens may have them in a member."""
         members = respelled(members)
         inner = members.get("generateContentRequest")
         if "contents" not in members and isinstance(inner, Json) and is_object(inner):
             members |= respelled(read_object(members.pop("generateContentRequest")))
-        return super().parse_members(members)
+        return members
 
     def read(self, members: dict[str, Any], request: Request) -> None:
         """Instructions, contents and tools. What of them has no form in the model stays unnamed."""

@@ -38,7 +38,7 @@ from turnscript.core.conversation import (
 from turnscript.core.data_urls import is_data_url, split_data_url
 from turnscript.core.json_text import NULL, Json, read_list, read_object, safe_json_string
 from turnscript.core.json_text import is_object as is_object_text
-from turnscript.core.message_groups import group, hints, mark_turns, shape_of, slot_of
+from turnscript.core.message_groups import group, hints, mark_turns, slot_of
 from turnscript.core.signatures import VERSION
 from turnscript.core.source_paths import message_path, part_path
 from turnscript.core.validation import kind_of, text_only
@@ -205,9 +205,7 @@ def _read_call(members: dict[str, Json], at: str, model: bool | None) -> Item | 
     if not model or name is None or not (arguments in (None, NULL) or is_object(arguments)):
         return None
     item = ToolCall(name=name, id=id_, as_object=True, at=at)
-    if arguments is None or arguments == NULL:
-        hints(item).shape = ABSENT if arguments is None else "null"
-    else:
+    if arguments is not None and arguments != NULL:
         item.arguments = bytes(arguments).decode()
     named = ("name", "args") if id_ is None else ("name", "args", "id")
     item.extra = kept(without(members, ("functionCall",)), "functionCall", without(call, named))
@@ -306,9 +304,15 @@ class Writer:
                     self.rendering.lose(item.at, "moved", "instructions stand before all contents here")
             else:
                 others.append(item)
-        if system:
+        slices = self.rendering.slices
+        kept = slices.member("systemInstruction", system) if slices is not None else None
+        if kept is not None:
+            body["systemInstruction"] = kept
+        elif system:
             self._system(body, system)
-        contents = [self._content(one) for one in group(others, JOINS, SIDES)]
+        contents: list[Any] = []
+        for value, run in self.rendering.runs(others):
+            contents += [value] if value is not None else map(self._content, group(run, JOINS, SIDES))
         body["contents"] = [one for one in contents if one is not None]
 
     def _system(self, body: Body, items: Sequence[System]) -> None:
@@ -514,10 +518,6 @@ class Writer:
         if item.id is not None:
             call["id"] = item.id
         self._unheld(item, "item_id")
-        if self.native and shape_of(item) and item.arguments == "{}":
-            call["args"] = None
-            if shape_of(item) == ABSENT:
-                del call["args"]
         self._put(item, parts, {"functionCall": call})
 
     def _put(self, item: Item, parts: list[Any], written: Body) -> None:

@@ -73,7 +73,7 @@ from turnscript.core.finish_reasons import FILTERED, check_end
 from turnscript.core.json_text import Json, is_object, read_list, read_object, safe_json_string
 from turnscript.core.logprobs import TokenLogprob
 from turnscript.core.losses import Loss
-from turnscript.core.message_groups import hints, shape_of, slot_of
+from turnscript.core.message_groups import slot_of
 from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.source_paths import part_path
 from turnscript.core.validation import text_only
@@ -110,12 +110,10 @@ def read_response(source: Source) -> Response:
 def _note_null(response: Response) -> None:
     """The message has no text, not even an empty one: that is kept where something else of it is."""
     items = response.items
-    if items and all(isinstance(item, Thinking) for item in items):
-        hints(items[0]).shape = _NULL
-    elif not items and "choices" in response.extra:
-        choice = read_object(response.extra["choices"])
+    if all(isinstance(item, Thinking) for item in items) and (items or "choices" in response.extra):
+        choice = read_object(response.extra.get("choices", b"{}"))
         message = read_object(choice["message"]) if "message" in choice else {}
-        message["content"] = Json(_NULL.encode())
+        message["content"] = Json(b"null")
         response.extra["choices"] = leftover(choice | {"message": leftover(message)})
 
 
@@ -127,7 +125,6 @@ def rendering_of(api: Api, items: list[Item], origin: str | None) -> Rendering:
     return api.rendering(Request(conversation=Conversation(items=items), origin=origin), OFFICIAL, {})
 
 
-_NULL = "null"
 OBJECTS = ("chat.completion", "chat.completion.chunk")
 _OWN_MEMBERS = frozenset({"object", "choices", "usage", "id", "model"})
 
@@ -248,7 +245,6 @@ class Message:
         self._refusals: list[str] = []
         self._calls: list[Any] = []
         self._function: Body = {}
-        self._is_null = False
         self._extra: Body = {}
         self._length = 0  # of the texts so far, in characters
 
@@ -290,12 +286,11 @@ class Message:
     def _text(self) -> Any:
         if any(map(_is_no_text, self._content)):
             return [{"type": "text", "text": one} if isinstance(one, str) else one for one in self._content]
-        none = self.called or self._refusals or self._is_null
+        none = self.called or self._refusals
         return "".join(self._content) if self._content or not none else None
 
     def _think(self, item: Thinking) -> None:
         lose_thinking(self._rendering, item)
-        self._is_null = self._is_null or (self._own and shape_of(item) == _NULL)
         text = thought(item)
         if self._own and is_within(item):
             self._content.append(entry(self._rendering, item))

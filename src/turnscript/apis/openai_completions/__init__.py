@@ -47,7 +47,7 @@ from turnscript.core.errors import InvalidRequest, TurnscriptError
 from turnscript.core.events import fold
 from turnscript.core.json_text import Json, plain, read_list, read_object
 from turnscript.core.losses import Loss
-from turnscript.core.message_groups import envelope_of, hints, shape_of
+from turnscript.core.message_groups import envelope_of
 from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.source_paths import content_path, message_path, part_path
 from turnscript.core.validation import kind_of
@@ -156,10 +156,7 @@ class OpenAICompletions(Api):
         texts = [prompt] if _is_string(prompt) else read_list(prompt) if bytes(prompt)[:1] == b"[" else []
         if len(texts) == 1 and _is_string(texts[0]):
             del members["prompt"]
-            user = User(content=[Text(text=plain(texts[0]))], at="$.prompt")
-            if texts[0] is not prompt:
-                hints(user).shape = "list"
-            request.items.append(user)
+            request.items.append(User(content=[Text(text=plain(texts[0]))], at="$.prompt"))
 
     def write(self, body: Body, rendering: Rendering) -> None:
         """The first system text and the last user text; every other item and every tool is reported."""
@@ -242,8 +239,8 @@ class OpenAICompletions(Api):
         text = "\n\n".join(texts)
         if len(texts) != 1:
             rendering.lose(content_path(item), "approximated", "a prompt is one text: joined by blank lines")
-        as_list = rendering.request.origin == self.origin and shape_of(item) == "list"
-        body[key] = [text] if as_list else text
+        kept = rendering.slices.member(key, [item]) if rendering.slices is not None else None
+        body[key] = text if kept is None else kept
         _lose_members(rendering, item)
 
 

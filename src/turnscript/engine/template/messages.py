@@ -231,10 +231,7 @@ class Marked:
             # transformers gives it both names, whichever the caller used.
             message["thinking"] = message["reasoning_content"] = "\n".join(thoughts)
         if "content" not in message:
-            if not calls or not self.manner.null:
-                message["content"] = ""
-            elif items[0].hints is None or items[0].hints.shape != "absent":
-                message["content"] = None
+            message["content"] = None if calls and self.manner.null else ""
         if calls:
             message["tool_calls"] = calls
         self.messages.append(message)
