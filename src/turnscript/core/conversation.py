@@ -273,8 +273,9 @@ class Tool(Comparable, Struct, eq=False, kw_only=True, gc=False):
     """A tool that the model may call.
 
     `type` is `function` (with `parameters`, a JSON Schema), `custom` (free text, with `format`), `namespace` (with
-    `tools`), or the wire name of a tool that the API itself runs. `hints` names members whose absence or null differs
-    from what the API usually writes; `envelope` holds unnamed members of the wrapper that one API puts around a tool.
+    `tools`), or the wire name of a tool that the API itself runs. `hints` says what a client declares it as
+    (`declared_as`) and in which list (`slot`); `envelope` holds unnamed members of the wrapper that one API puts around
+    a tool.
     """
 
     name: str | None = None
@@ -409,7 +410,7 @@ class Request(Comparable, Struct, eq=False, kw_only=True, gc=False):
     """A conversation and what is asked of the model.
 
     `origin` is the API the request came from, None when it was built by hand or read from a prompt. `extra` holds the
-    request's members that have no name in `settings`; hints are shapes of members (`{"stop": "string"}`). `paths` maps
+    request's members that have no name in `settings`; `hints` is how a transcript is written. `paths` maps
     a setting to its JSON path in the source where the API calls it otherwise, `words` members of items likewise (see
     `sources`). `archived`: what else an archive says. `generated`: ids of ours in the source, by item (`pairing`).
     `unread`: what of a transcript is not here as it stood there, as losses at their lines. `proofs`: the API whose

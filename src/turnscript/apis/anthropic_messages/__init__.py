@@ -37,7 +37,7 @@ from turnscript.apis.anthropic_messages.blocks import MESSAGES, SYSTEM, WORDS, i
 from turnscript.apis.anthropic_messages.errors import encoded, error_body
 from turnscript.apis.anthropic_messages.response import ORIGIN, read_response, write_response
 from turnscript.apis.anthropic_messages.serving import SERVING
-from turnscript.apis.anthropic_messages.settings import OPTIONS
+from turnscript.apis.anthropic_messages.settings import OLD_FORMAT, OPTIONS
 from turnscript.apis.anthropic_messages.stream_reading import IDLE, Message, claims_event
 from turnscript.apis.anthropic_messages.stream_writing import StreamWriter
 from turnscript.apis.anthropic_messages.tools import TOOLS, ToolWriter, tools_of
@@ -205,6 +205,12 @@ class AnthropicMessages(Api):
         tools = _take(members, "tools")
         if tools is not None:
             request.conversation.tools = tools_of(tools)
+
+    def read_options(self, members: dict[str, Any], request: Request) -> None:
+        """Read the older name of a format last: where `output_config` says one beside it, it stays unnamed."""
+        if OLD_FORMAT in members:
+            members[OLD_FORMAT] = members.pop(OLD_FORMAT)
+        super().read_options(members, request)
 
     def write(self, body: Body, rendering: Rendering) -> None:
         """Write `system`, `messages` and `tools`."""

@@ -161,9 +161,6 @@ def _read_output(request: Request, value: Json, path: str) -> None:
         if form is None:  # of a kind that has no name here: whole, as it came
             rest["format"] = read_object(value)["format"]
         else:
-            elsewhere = request.hints.pop(OLD_FORMAT, None)
-            if elsewhere is not None:
-                request.extra[OLD_FORMAT] = Json(elsewhere.encode())
             request.settings.response_format = form
             request.paths["response_format"] = f"{path}.format"
     typed = member.effort is not UNSET or (member.format is not UNSET and "format" not in rest)
@@ -178,15 +175,10 @@ def _read_old_format(request: Request, value: Json, path: str) -> None:
         return
     request.settings.response_format = form
     request.paths["response_format"] = path
-    request.hints[OLD_FORMAT] = bytes(value).decode()
 
 
-def _write_old_format(rendering: Rendering) -> Body | None:
-    return _format(rendering) if _is_old(rendering) else None
-
-
-def _is_old(rendering: Rendering) -> bool:
-    return is_native(rendering) and OLD_FORMAT in rendering.request.hints
+def _write_old_format(rendering: Rendering) -> None:
+    """The format is said in `output_config`."""
 
 
 def _format_read(member: FormatMember) -> ResponseFormat | None:
@@ -200,7 +192,7 @@ def _write_output(rendering: Rendering) -> Body | None:
     effort = _effort(rendering)
     if effort is not None:
         member["effort"] = effort
-    form = None if _is_old(rendering) else _format(rendering)
+    form = _format(rendering)
     if form is not None:
         member["format"] = form
     return member or None
@@ -309,7 +301,7 @@ OPTIONS = (
     Option("thinking", ("thinking",), _read_thinking, _write_thinking),
     THOUGHTS,
     Option("output_config", ("effort", "response_format"), _read_output, _write_output),
-    Option(OLD_FORMAT, (), _read_old_format, _write_old_format),
+    Option(OLD_FORMAT, ("response_format",), _read_old_format, _write_old_format),
     Option("tool_choice", ("tool_choice", "parallel_tool_calls"), _read_tool_choice, _write_tool_choice),
     Option("metadata", ("user",), _read_metadata, _write_metadata),
     Option("service_tier", ("service_tier",), _service_tier.read, _write_service_tier),

@@ -58,10 +58,7 @@ def _tool(wire: ToolMember, index: int) -> Tool:
         said = ((name, getattr(wire, name)) for name in _VERBATIM)
         tool.extra |= {name: value for name, value in said if value is not UNSET}
     if wire.type is not UNSET:
-        if wire.type in ("custom", FUNCTION):
-            tool.hints["type"] = wire.type
-        else:
-            tool.type = wire.type
+        tool.type = FUNCTION if wire.type == "custom" else wire.type
     _place_schema(tool, wire.input_schema)
     if tool.name is None and tool.type == FUNCTION:
         raise missing(f"$.tools[{index}]", "name", "a string")
@@ -70,9 +67,8 @@ def _tool(wire: ToolMember, index: int) -> Tool:
 
 def _place_schema(tool: Tool, schema: Json | UnsetType) -> None:
     if schema is UNSET:
-        if tool.type == FUNCTION and "input_schema" not in tool.extra:
-            tool.hints["parameters"] = "absent"
-    elif bytes(schema) == b"null":
+        return
+    if bytes(schema) == b"null":
         tool.extra["input_schema"] = schema
     else:
         tool.parameters = schema
@@ -172,8 +168,6 @@ class ToolWriter:
 
     def _function(self, tool: Tool, at: str, namespace: str, schema: Json | None = None) -> Body:
         body: Body = {"name": f"{namespace}{tool.name}"}
-        if tool.hints and not self.rendering.foreign and "type" in tool.hints:
-            body["type"] = tool.hints["type"]
         if tool.description is not None:
             body["description"] = tool.description
         parameters = tool.parameters if schema is None else schema
@@ -182,7 +176,7 @@ class ToolWriter:
             parameters = None
         if parameters is not None:
             body["input_schema"] = self._typed(parameters, at) if self.rendering.foreign else parameters
-        elif self.rendering.foreign or ("parameters" not in tool.hints and "input_schema" not in tool.extra):
+        elif self.rendering.foreign or "input_schema" not in tool.extra:
             self.rendering.lose(at, "invented", "a schema is required here: any object")
             body["input_schema"] = {"type": "object"}
         return self._rest(body, tool, at)

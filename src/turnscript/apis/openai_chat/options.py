@@ -30,15 +30,10 @@ def _read_max_tokens(request: Request, value: Json, path: str) -> None:
         request.extra["max_tokens"] = value
         return
     request.settings.max_tokens = _read_integer(value, path)
-    request.hints["max_tokens"] = "max_tokens"
 
 
-def _is_deprecated(rendering: Rendering, field: str, key: str) -> bool:
-    return not rendering.foreign and rendering.request.hints.get(field) == key
-
-
-def _write_max_tokens(rendering: Rendering) -> Any:
-    return rendering.request.settings.max_tokens if _is_deprecated(rendering, "max_tokens", "max_tokens") else None
+def _write_nothing(rendering: Rendering) -> None:
+    """What is deprecated is said by its successor."""
 
 
 def _read_max_completion_tokens(request: Request, value: Json, path: str) -> None:
@@ -47,7 +42,7 @@ def _read_max_completion_tokens(request: Request, value: Json, path: str) -> Non
 
 
 def _write_max_completion_tokens(rendering: Rendering) -> Any:
-    return None if _is_deprecated(rendering, "max_tokens", "max_tokens") else rendering.request.settings.max_tokens
+    return rendering.request.settings.max_tokens
 
 
 # stop
@@ -57,16 +52,11 @@ _read_strings: Reader[str | list[str]] = Reader(str | list[str])
 
 def _read_stop(request: Request, value: Json, path: str) -> None:
     stop = _read_strings(value, path)
-    if isinstance(stop, str):
-        request.hints["stop"] = "string"
-        stop = [stop]
-    request.settings.stop = stop
+    request.settings.stop = [stop] if isinstance(stop, str) else stop
 
 
 def _write_stop(rendering: Rendering) -> Any:
-    stop = rendering.request.settings.stop
-    as_string = not rendering.foreign and rendering.request.hints.get("stop") == "string"
-    return stop[0] if stop and len(stop) == 1 and as_string else stop
+    return rendering.request.settings.stop
 
 
 # tool_choice and function_call
@@ -134,7 +124,7 @@ def _keep_rest(request: Request, key: str, outer: Wire, inner_key: str, inner: W
 
 def _write_tool_choice(rendering: Rendering) -> Any:
     choice = left_choice(rendering, separator="__")
-    if choice is None or _is_deprecated(rendering, "tool_choice", "function_call"):
+    if choice is None:
         return None
     if choice.mode in _MODES:
         return write_word(rendering, choice)
@@ -184,15 +174,7 @@ def _read_function_call(request: Request, value: Json, path: str) -> None:
         request.settings.tool_choice = ToolChoice(mode="named", name=wire.name)
         if wire.rest:
             request.extra["function_call"] = leftover(wire.rest)
-    request.hints["tool_choice"] = "function_call"
     request.paths["tool_choice"] = path
-
-
-def _write_function_call(rendering: Rendering) -> Any:
-    choice = rendering.request.settings.tool_choice
-    if choice is None or not _is_deprecated(rendering, "tool_choice", "function_call"):
-        return None
-    return {"name": choice.name} if choice.mode == "named" else choice.mode
 
 
 # response_format
@@ -233,7 +215,6 @@ def _read_response_format(request: Request, value: Json, path: str) -> None:
         found = ResponseFormat(type=_FORMATS[type(wire)])
         if isinstance(wire, _JsonObject) and wire.schema is not UNSET:
             found = ResponseFormat(type="json_schema", schema=wire.schema)
-            request.hints["response_format"] = "json_object"
         request.settings.response_format = found
         if wire.rest:
             request.extra["response_format"] = leftover(wire.rest)
@@ -258,8 +239,6 @@ def _write_response_format(rendering: Rendering) -> Any:
     if wanted.type != "json_schema":
         rendering.lose_setting("response_format", "dropped", f"there is no response format {wanted.type!r} here")
         return None
-    if _is_deprecated(rendering, "response_format", "json_object"):
-        return {"type": "json_object", "schema": wanted.schema}
     schema: Body = {}
     for name in ("name", "description", "schema", "strict"):
         value = getattr(wanted, name)
@@ -346,7 +325,7 @@ _parallel = setting("parallel_tool_calls", "parallel_tool_calls", bool)
 OPTIONS: tuple[Option, ...] = (
     setting("model", "model", str),
     Option("max_completion_tokens", ("max_tokens",), _read_max_completion_tokens, _write_max_completion_tokens),
-    Option("max_tokens", ("max_tokens",), _read_max_tokens, _write_max_tokens),
+    Option("max_tokens", ("max_tokens",), _read_max_tokens, _write_nothing),
     setting("temperature", "temperature", NUMBER),
     setting("top_p", "top_p", NUMBER),
     setting("n", "n", int),
@@ -354,7 +333,7 @@ OPTIONS: tuple[Option, ...] = (
     setting("stream", "stream", bool),
     object_setting("stream_options"),
     Option("tool_choice", ("tool_choice",), _read_tool_choice, _write_tool_choice),
-    Option("function_call", ("tool_choice",), _read_function_call, _write_function_call),
+    Option("function_call", ("tool_choice",), _read_function_call, _write_nothing),
     Option("parallel_tool_calls", ("parallel_tool_calls",), _parallel.read, _write_parallel),
     Option("response_format", ("response_format",), _read_response_format, _write_response_format),
     Option("reasoning_effort", ("effort", "thinking"), _read_effort, _write_effort),

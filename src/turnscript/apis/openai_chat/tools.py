@@ -102,15 +102,10 @@ def _of_definition(function: FunctionDefinition) -> Tool:
 
 
 def _keep_rest(tool: Tool, rest: Extra) -> None:
-    """Unnamed members go to `extra`. A null means the same as no member, so only a hint tells it apart."""
+    """Unnamed members go to `extra`. A null means the same as no member."""
     if tool.parameters is not None and bytes(tool.parameters) == NULL_TEXT:
         tool.parameters = None
-        tool.hints["parameters"] = "null"
-    for name in _NULLABLE:
-        if name in rest:
-            del rest[name]
-            tool.hints[name] = "null"
-    tool.extra = rest
+    tool.extra = {key: value for key, value in rest.items() if key not in _NULLABLE}
 
 
 def _read_custom(wire: CustomTool) -> Tool:
@@ -242,10 +237,6 @@ def _write_definition(rendering: Rendering, tool: Tool, at: str, prefix: str = "
         body["parameters"] = tool.parameters
     if tool.strict is not None:
         body["strict"] = tool.strict
-    if tool.hints and not rendering.foreign:
-        for name in _NULLABLE:
-            if tool.hints.get(name) == "null":
-                body.setdefault(name, None)
     if tool.extra:
         rendering.put_extra(body, tool.extra, at)
     return body

@@ -62,16 +62,11 @@ _read_integer: Reader[int] = Reader(int)
 
 def _read_stop(request: Request, value: Json, path: str) -> None:
     stop = _read_strings(value, path)
-    if isinstance(stop, str):
-        request.hints["stop"] = "string"
-        stop = [stop]
-    request.settings.stop = stop
+    request.settings.stop = [stop] if isinstance(stop, str) else stop
 
 
 def _write_stop(rendering: Rendering) -> Any:
-    stop = rendering.request.settings.stop
-    as_string = not rendering.foreign and rendering.request.hints.get("stop") == "string"
-    return stop[0] if stop and len(stop) == 1 and as_string else stop
+    return rendering.request.settings.stop
 
 
 def _read_logprobs(request: Request, value: Json, path: str) -> None:

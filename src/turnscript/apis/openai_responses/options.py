@@ -280,10 +280,7 @@ LOGPROBS = "message.output_text.logprobs"
 
 def _read_stop(request: Request, value: Json, path: str) -> None:
     stop = _STOP(value, path)
-    if isinstance(stop, str):
-        request.hints["stop"] = "string"
-        stop = [stop]
-    request.settings.stop = stop
+    request.settings.stop = [stop] if isinstance(stop, str) else stop
 
 
 def _write_stop(rendering: Rendering) -> Any:
@@ -294,7 +291,7 @@ def _write_stop(rendering: Rendering) -> Any:
     if rendering.request.origin != ORIGIN:
         rendering.lose_setting("stop", "dropped", f"{rendering.target} has no stop sequences")
         return None
-    return stop[0] if len(stop) == 1 and rendering.request.hints.get("stop") == "string" else stop
+    return stop
 
 
 def _read_include(request: Request, value: Json, path: str) -> None:

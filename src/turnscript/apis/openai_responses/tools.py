@@ -72,7 +72,6 @@ from turnscript.core.losses import Loss
 from turnscript.core.message_groups import slot_of
 from turnscript.core.wire import Reader, Verbatim
 
-ABSENT = "absent"
 NAMESPACE = "namespace"
 NAMESPACE_SEPARATOR = "__"
 SEARCH = "tool_search"
@@ -93,19 +92,17 @@ def read_tools(values: list[Json], path: str) -> list[Tool]:
 def _function(wire: FunctionTool, _at: str) -> Tool:
     rest = extra_of(wire.rest)
     parameters, strict = wire.parameters, wire.strict
-    hints: dict[str, str] = {}
     # The slow path of the reader puts nulls among the unnamed members.
-    if parameters is UNSET and rest.pop("parameters", None) is None:
-        hints["parameters"] = ABSENT
-    if strict is UNSET and rest.pop("strict", None) is None:
-        hints["strict"] = ABSENT
+    if parameters is UNSET:
+        rest.pop("parameters", None)
+    if strict is UNSET:
+        rest.pop("strict", None)
     return Tool(
         name=wire.name,
         description=None if wire.description is UNSET else wire.description,
         parameters=None if parameters is UNSET or bytes(parameters) == b"null" else parameters,
         strict=None if strict is UNSET else strict,
         extra=rest,
-        hints=hints,
     )
 
 
@@ -210,13 +207,7 @@ def _head(tool: Tool) -> Body:
 def _write_function(rendering: Rendering, tool: Tool, _at: str) -> Body:
     if DECLARED_AS in tool.hints and not rendering.foreign:
         return _write_search(tool) if is_search(tool) else {"type": tool.hints[DECLARED_AS]}
-    body = _head(tool)
-    hints = {} if rendering.foreign else tool.hints
-    if tool.parameters is not None or hints.get("parameters") != ABSENT:
-        body["parameters"] = tool.parameters
-    if tool.strict is not None or hints.get("strict") != ABSENT:
-        body["strict"] = tool.strict
-    return body
+    return _head(tool) | {"parameters": tool.parameters, "strict": tool.strict}
 
 
 def _write_search(tool: Tool) -> Body:

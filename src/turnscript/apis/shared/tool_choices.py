@@ -23,8 +23,6 @@ _CALLED = ("function", "custom")
 """The types of tools that every API with tools can offer, as they are or as functions."""
 
 _MODES = {"auto": "auto", "none": "none", "required": "required", "any": "required"}
-_TYPED = "type="
-"""In the hint of a request: the word was the type of an object."""
 
 Names = dict[str, list[dict[str, str]]]
 """The tools of a request as the other API names them, `{type, name}`, by the name that a choice has for them."""
@@ -38,21 +36,14 @@ def read_word(request: Request, value: Json) -> bool:
     if word not in _MODES:
         return False
     request.settings.tool_choice = ToolChoice(_MODES[word], extra=members or {})
-    if members is not None or word != _MODES[word]:
-        request.hints["tool_choice"] = word if members is None else _TYPED + word
     return True
 
 
 def write_word(rendering: Rendering, choice: ToolChoice) -> Any:
-    """A choice that is no more than a word, as its own API was given it, or as it is usual."""
-    path = rendering.request.paths.get("tool_choice", "$.tool_choice")
-    hint = "" if rendering.foreign else rendering.request.hints.get("tool_choice", "")
-    word = hint.removeprefix(_TYPED)
-    body: Body = {"type": word}
-    rendering.put_extra(body, choice.extra, path)
-    if _MODES.get(word) != choice.mode:  # it is said by another API, or was changed
-        return choice.mode
-    return word if word == hint else body
+    """A choice that is no more than a word, in an object where it has members without a name."""
+    body: Body = {"type": choice.mode}
+    rendering.put_extra(body, choice.extra, rendering.request.paths.get("tool_choice", "$.tool_choice"))
+    return body if len(body) > 1 else choice.mode
 
 
 def left_choice(rendering: Rendering, *, separator: str = "", lists: bool = True) -> ToolChoice | None:
