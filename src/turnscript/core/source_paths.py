@@ -90,6 +90,20 @@ def content_path(item: Item) -> str:
     return item.at if joint or _is_block(item) else f"{item.at}{_content_of(item)}"
 
 
+Unplaced = Mapping[type, Mapping[str, tuple[str, str]]]
+"""The fields of items that a target has no member for, by the kind of item: what a source calls each, and why it has no
+place there."""
+
+
+def unplaced(item: object, at: str, table: Unplaced) -> list[Loss]:
+    """Return the losses of an item whose fields say something that has no place in the target's table."""
+    fields = table.get(type(item))
+    if fields is None:
+        return []
+    said = [(getattr(item, field), *told) for field, told in fields.items()]
+    return [Loss(f"{at}.{word}", "dropped", detail) for value, word, detail in said if value is not None]
+
+
 def not_here(target: str, path: str, value: Json | None = None) -> Loss:
     """The loss of a member without a name. `value`: what it says, where that may be nothing."""
     empty = value is not None and value in _NOTHING

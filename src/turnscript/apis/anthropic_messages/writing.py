@@ -40,7 +40,7 @@ from turnscript.core.data_urls import data_url, is_data_url, taken_apart
 from turnscript.core.json_text import Json, is_object, read_object
 from turnscript.core.losses import LossKind
 from turnscript.core.message_groups import group, side_of
-from turnscript.core.source_paths import NOT_HERE, message_path, part_path
+from turnscript.core.source_paths import NOT_HERE, Unplaced, message_path, part_path, unplaced
 
 _PLAIN = "text/plain"
 Media = TypeVar("Media", Image, Document)
@@ -200,6 +200,17 @@ _PARTS: dict[type, Callable[[PartWriter, Any, str], Any]] = {
 JOINS = grouping.JOINS | {("tool_result", "tool_result")}
 SIDES = {**grouping.SIDES, "tool_result": "user"}
 
+_NOT_HERE = f"anthropic-messages {NOT_HERE}"
+_NAMED = {field: (field, _NOT_HERE) for field in ("name", "id")}
+UNPLACED: Unplaced = {
+    System: _NAMED,
+    User: _NAMED,
+    Assistant: {**_NAMED, "phase": ("phase", _NOT_HERE)},
+    Thinking: {"encrypted": ("encrypted_content", _NOT_HERE), "id": ("id", _NOT_HERE)},
+    ToolCall: {"item_id": ("id", _NOT_HERE)},
+    ToolResult: {"item_id": ("id", _NOT_HERE), "namespace": ("namespace", _NOT_HERE)},
+}
+
 TAKEN = "an earlier call has the id {!r}, and no two may have the same here: {!r}"
 NO_ARGUMENTS = "no arguments are an empty object here"
 
@@ -244,11 +255,9 @@ class Writer:
         """Report a difference in an item, or in one member of it (`.name`)."""
         self.rendering.lose(f"{self.at(item)}{member}", kind, detail)
 
-    def _unheld(self, item: Item, **members: object) -> None:
-        """Report fields that no item here has."""
-        for name, value in members.items():
-            if value is not None:
-                self.lose(item, f".{name}", "dropped", f"{self.rendering.target} {NOT_HERE}")
+    def _lose_unplaced(self, item: Item) -> None:
+        """Report all fields of the item that nothing here has."""
+        self.rendering.losses += unplaced(item, self.at(item), UNPLACED)
 
     def _source_id(self, item: ToolCall | ToolResult) -> str:
         if item.id is not None:
@@ -394,8 +403,7 @@ class Writer:
     def _system_blocks(self, item: System) -> list[Any]:
         if item.role != "system":
             self.lose(item, ".role", "renamed", f"{self.rendering.target} has no role {item.role!r}: system")
-        if item.name is not None or item.id is not None:
-            self._unheld(item, name=item.name, id=item.id)
+        self._lose_unplaced(item)
         blocks = []
         for index, part in enumerate(item.content):
             block = self._block(part, item, index)
@@ -473,12 +481,9 @@ class Writer:
             self.lose(item, ".content", "dropped", "a text without parts is nothing here")
         if item.extra:
             self.rendering.put_extra(message, item.extra, self.at(item))
-        if item.name is not None or item.id is not None:
-            self._unheld(item, name=item.name, id=item.id)
+        self._lose_unplaced(item)
         if isinstance(item, Assistant):
             self.spoken = item if len(blocks) > before else self.spoken
-            if item.phase is not None:
-                self._unheld(item, phase=item.phase)
 
     def _block(self, part: Part, item: Item, index: int) -> Any:
         """The block for a part, or None when there is none (reported): the API refuses an empty text."""
@@ -528,7 +533,7 @@ class Writer:
         for name, proof in (("data", item.redacted), ("signature", None if self.rendering.proved else item.signature)):
             if proof is not None:
                 self.lose(item, f".{name}", "dropped", "a proof is only for the API that made it")
-        self._unheld(item, encrypted_content=item.encrypted, id=item.id)
+        self._lose_unplaced(item)
         if item.of != "reason":
             self.lose(item, "", "approximated", f"{item.of!r} becomes ordinary thinking")
         self._merged(item, len(item.content), texts)
@@ -568,8 +573,7 @@ class Writer:
 
     def _foreign_call(self, item: ToolCall, block: Body) -> None:
         self._names[self._source_id(item)] = item.name
-        if item.item_id is not None:
-            self._unheld(item, id=item.item_id)
+        self._lose_unplaced(item)
         if item.namespace is not None:
             block["name"] = f"{item.namespace}__{item.name}"
             self.lose(item, "", "renamed", f"the tool is called {block['name']!r}: there are no namespaces here")
@@ -606,9 +610,8 @@ class Writer:
     def _foreign_result(self, item: ToolResult) -> None:
         source = self._source_id(item)
         if item.name is not None and item.name != self._names.get(source) and "name" not in item.extra:
-            self._unheld(item, name=item.name)
-        if item.item_id is not None or item.namespace is not None:
-            self._unheld(item, id=item.item_id, namespace=item.namespace)
+            self.lose(item, ".name", "dropped", _NOT_HERE)
+        self._lose_unplaced(item)
         if item.custom:
             self.lose(item, "", "approximated", "the result of a function: there are no free-text tools here")
 

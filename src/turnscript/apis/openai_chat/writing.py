@@ -45,8 +45,27 @@ from turnscript.core.conversation import (
 )
 from turnscript.core.json_text import json_string
 from turnscript.core.message_groups import group
-from turnscript.core.source_paths import message_path, part_path
+from turnscript.core.source_paths import Unplaced, message_path, part_path, unplaced
 from turnscript.core.validation import text_only
+
+_PROOF = "only the API that made it can read it"
+_ALONE = {"id": ("id", "a message here has no id")}
+UNPLACED: Unplaced = {
+    System: _ALONE,
+    User: _ALONE,
+    Assistant: {**_ALONE, "phase": ("phase", "a message here has no phase")},
+    Thinking: {
+        "signature": ("signature", _PROOF),
+        "redacted": ("data", _PROOF),
+        "encrypted": ("encrypted_content", _PROOF),
+        "id": ("id", "thinking has no id here"),
+    },
+    ToolCall: {"item_id": ("id", "a call has one id here, that of its result")},
+    ToolResult: {
+        "item_id": ("id", "a tool message has one id here, that of its call"),
+        "namespace": ("namespace", "tools have no namespaces here"),
+    },
+}
 
 
 class Target:
@@ -103,6 +122,10 @@ class Target:
     def lose(self, item: Item, member: str, detail: str) -> None:
         """Report a member of the item that no message has."""
         self.rendering.lose(f"{item.at}.{member}", "dropped", detail)
+
+    def lose_unplaced(self, item: Item) -> None:
+        """Report all fields of the item that no message has."""
+        self.rendering.losses += unplaced(item, item.at, UNPLACED)
 
     def put_content(
         self, message: Body, item: System | User | Assistant | ToolResult, parts: list[Part], allowed: frozenset[type]
@@ -182,7 +205,9 @@ def _ordered(target: Target, members: Sequence[Item]) -> tuple[list[Thinking], l
 def _think(target: Target, message: Body, thoughts: Sequence[Thinking]) -> None:
     texts: list[str] = []
     for item in thoughts:
-        _lose_proofs(target, item)
+        target.lose_unplaced(item)
+        if item.of != "reason":
+            target.lose(item, "kind", f"thinking has no kinds here, such as {item.of!r}")
         text = _thought(target, item)
         if text is None:
             target.rendering.lose(item.at, "dropped", "thinking without a text has no form here")
@@ -217,21 +242,6 @@ def _thought(target: Target, item: Thinking) -> str | None:
     return "\n\n".join(texts) if texts else None
 
 
-def _lose_proofs(target: Target, item: Thinking) -> None:
-    """Only the API that made a proof can read it, so it is never sent to another."""
-    proof = "only the API that made it can read it"
-    if item.signature is not None:
-        target.lose(item, "signature", proof)
-    if item.redacted is not None:
-        target.lose(item, "data", proof)
-    if item.encrypted is not None:
-        target.lose(item, "encrypted_content", proof)
-    if item.id is not None:
-        target.lose(item, "id", "thinking has no id here")
-    if item.of != "reason":
-        target.lose(item, "kind", f"thinking has no kinds here, such as {item.of!r}")
-
-
 # Text.
 
 
@@ -259,10 +269,7 @@ def _say_beside(target: Target, message: Body, spoken: Sequence[Assistant]) -> N
     for item in spoken:
         if item.name is not None and message.setdefault("name", item.name) != item.name:
             target.lose(item, "name", "one message has one name")
-        if item.id is not None:
-            target.lose(item, "id", "a message here has no id")
-        if item.phase is not None:
-            target.lose(item, "phase", "a message here has no phase")
+        target.lose_unplaced(item)
         if item.extra or item.open or item.hints is not None:
             target.put_rest(message, item)
 
@@ -320,8 +327,7 @@ def _entry(target: Target, item: ToolCall) -> Body:
 
 
 def _name(target: Target, item: ToolCall) -> str:
-    if item.item_id is not None:
-        target.lose(item, "id", "a call has one id here, that of its result")
+    target.lose_unplaced(item)
     if item.namespace is None:
         return item.name
     target.rendering.lose(f"{item.at}.namespace", "renamed", "tools have no namespaces here: it begins the name")
@@ -463,8 +469,7 @@ def _write_user(target: Target, item: User, run: _Run) -> None:
 def _finish(target: Target, message: Body, item: System | User, run: _Run) -> None:
     if item.name is not None:
         message["name"] = item.name
-    if item.id is not None:
-        target.lose(item, "id", "a message here has no id")
+    target.lose_unplaced(item)
     if item.extra or item.open or item.hints is not None:
         target.put_rest(message, item)
     run.others.append(message)
@@ -555,10 +560,7 @@ def _lose_unsaid(target: Target, item: ToolResult, call: ToolCall | None) -> Non
     if item.status is not None:
         detail = "a tool message does not say whether the tool failed"
         target.rendering.lose_member(item.at, "tool_result.status", "dropped", detail)
-    if item.item_id is not None:
-        target.lose(item, "id", "a tool message has one id here, that of its call")
-    if item.namespace is not None:
-        target.lose(item, "namespace", "tools have no namespaces here")
+    target.lose_unplaced(item)
     known = item.name if target.seed or (item.id is None and call is None) else call.name if call is not None else None
     if call is not None and call.namespace is not None and item.name is not None:
         target.rendering.lose(f"{item.at}.name", "renamed", "it takes the name of its call")
