@@ -1,12 +1,14 @@
 """Owns the laws of patches: the one that is made of two values makes the second of the first, and repeats no text."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.growth import assert_grows_below
 from turnscript.core.json_patch import difference, patched
 from turnscript.core.json_text import Json
 
@@ -96,3 +98,27 @@ def test_what_is_json_text_is_replaced_whole_so_that_its_members_keep_their_orde
     assert patch is not None
     assert [["/a", {"y": 2, "x": 1}], ["/b", {"x": 1, "type": "u"}]] == json.loads(bytes(patch))
     assert difference({"a": Json(b'{"x" : "\\u00e9"}'), "b": 1}, Json('{"b": 1, "a": {"x":"é"}}'.encode())) is None
+
+
+def test_a_patch_makes_no_value_many_times_as_long() -> None:
+    old = Json(json.dumps({"a": "x" * 100_000}).encode())
+    patch = [[f"/b{index}", None, {"": "/a"}] for index in range(1000)]
+    assert len(bytes(patched(old, text(patch)))) < 10 * len(bytes(old))
+
+
+def test_texts_are_found_in_time_in_proportion_to_their_number() -> None:
+    def patching(count: int) -> Callable[[], object]:
+        old = {
+            "l": [{"content": [{"text": f"a text that is as long as it must be {index}"}]} for index in range(count)]
+        }
+        new = {"l": [{"content": one["content"][0]["text"]} for one in old["l"]]}
+        written = text(old)
+
+        def make() -> None:
+            patch = difference(old, text(new))
+            assert patch is not None
+            assert new == json.loads(bytes(patched(written, patch)))
+
+        return make
+
+    assert_grows_below(6, patching, 500, 2000)

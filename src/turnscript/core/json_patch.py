@@ -13,6 +13,7 @@ The last two forms say no long text twice.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -56,13 +57,14 @@ def difference(old: Any, new: Json | dict[str, Any]) -> Json | None:
 
 
 def patched(old: Json, patch: Json) -> Json:
-    """Return a value with the edits of a patch made in it. One that fits nowhere, or is none, is passed over."""
-    root: list[Any] = [old]
+    """Return a value with the edits of a patch made in it. One that fits nowhere, or is none, is passed over, as is one
+    that would make the value many times as long."""
+    root, texts = [old], _Texts(old)
     for edit in _list(patch):
         pointer, *said = _list(edit) or [Json(b"null")]
         place = plain(pointer)
         if isinstance(place, str):
-            _apply(root, old, place, said)
+            _apply(root, texts, place, said)
     return Json(msgspec.json.encode(root[0]))
 
 
@@ -131,35 +133,47 @@ class _Difference:
         """Return the edit that sets a value. `here`: the places of what stands in the one that it replaces, where most
         often all stands that is long."""
         found: dict[str, str] = {}
-        value = self._without(new, "", here, found)
-        return [at, value, found] if found else [at, value]
-
-    def _without(self, value: Json, at: str, here: Mapping[int, str], found: dict[str, str]) -> Any:
-        """Return a value with null for all that stands in the old one, whose places are added to `found`."""
-        data = bytes(value)
-        if not _is_worth(data) or at.count("/") >= _DEEP:
-            return value
-        source = here.get(hash(data))
-        if source is None:
+        value, whole = _without(new, "", here, found)
+        if not whole:
             if self._known is None:
                 self._known = _known(self._old, "")
-            source = self._known.get(hash(data))
-        if source is not None:
-            found[at] = source
-            return None
-        inner = at + "/"
-        if data[:1] == b"{":
-            members = read_object(value).items()
-            return {key: self._without(one, inner + _escaped(key), here, found) for key, one in members}
-        if data[:1] == b"[":
-            return [self._without(one, f"{inner}{index}", here, found) for index, one in enumerate(read_list(value))]
-        return value
+            found = {}
+            value, _ = _without(new, "", ChainMap(dict(here), self._known), found)
+        return [at, value, found] if found else [at, value]
+
+
+def _without(value: Json, at: str, known: Mapping[int, str], found: dict[str, str]) -> tuple[Any, bool]:
+    """Return a value with null for all that is known, whose places are added to `found`, and whether that is all in it
+    that is worth a reference."""
+    data = bytes(value)
+    if not _is_worth(data) or at.count("/") >= _DEEP:
+        return value, True
+    source = known.get(hash(data))
+    if source is not None:
+        found[at] = source
+        return None, True
+    if data[:1] not in b"{[":
+        return value, False
+    before, whole, inner = len(found), True, at + "/"
+    made: Any
+    if data[:1] == b"{":
+        made = {}
+        for key, one in read_object(value).items():
+            made[key], all_known = _without(one, inner + _escaped(key), known, found)
+            whole = whole and all_known
+    else:
+        made = []
+        for index, one in enumerate(read_list(value)):
+            without, all_known = _without(one, f"{inner}{index}", known, found)
+            made.append(without)
+            whole = whole and all_known
+    return made, whole and len(found) > before
 
 
 def _known(old: Any, at: str) -> dict[int, str]:
     """Return the places of all values in a value that are worth a reference, by the hash of each: texts are long."""
     found: dict[int, str] = {}
-    for place, value in _values(Json(msgspec.json.encode(old)), at):
+    for place, value in _values(old, at):
         found.setdefault(hash(value), place)
     return found
 
@@ -188,11 +202,12 @@ def _in_order(value: bytes | Json) -> bytes:
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder(order="sorted").encode
+_compact = msgspec.json.Encoder().encode
 
 
 def _is_value(old: Any, new: Json) -> bool:
     """Return whether a scalar is what a text says."""
-    value = plain(new)
+    value = _decode(new)
     return type(value) is type(old) and bool(value == old)
 
 
@@ -209,22 +224,19 @@ def _is_worth(data: bytes) -> bool:
     return len(data) >= _LONG or (len(data) > _EMPTY and data[:1] in b"{[")
 
 
-def _values(value: Json, at: str) -> Iterator[tuple[str, bytes]]:
+def _values(value: Any, at: str) -> Iterator[tuple[str, bytes]]:
     """Yield all values in a value that are worth a reference, outer ones first, with their places."""
-    data = bytes(value)
+    data = bytes(value) if isinstance(value, Json) else _compact(value)
     if not _is_worth(data) or at.count("/") >= _DEEP:
         return
     yield at, data
-    if data[:1] in b"{[":
-        for key, member in _inner(value):
-            yield from _values(member, f"{at}/{key}")
-
-
-def _inner(value: Json) -> Iterator[tuple[str, Json]]:
-    if bytes(value)[:1] == b"{":
-        yield from [(_escaped(key), member) for key, member in read_object(value).items()]
-    else:
-        yield from [(str(index), one) for index, one in enumerate(read_list(value))]
+    inner = _opened(value) if isinstance(value, Json) else value
+    if isinstance(inner, dict):
+        for key, member in inner.items():
+            yield from _values(member, f"{at}/{_escaped(key)}")
+    elif isinstance(inner, list):
+        for index, one in enumerate(inner):
+            yield from _values(one, f"{at}/{index}")
 
 
 def _escaped(key: str) -> str:
@@ -234,7 +246,26 @@ def _escaped(key: str) -> str:
 # Making them in a value. What is opened on the way to a place is a dict or a list, all else stays text.
 
 
-def _apply(root: list[Any], old: Json, pointer: str, said: list[Json]) -> None:
+class _Texts:
+    """The value before all edits, in which texts are looked up. What is opened on the way to one stays open."""
+
+    __slots__ = ("_left", "_root")
+
+    def __init__(self, old: Json) -> None:
+        self._root: list[Any] = [old]
+        self._left = 4 * len(bytes(old)) + 65536
+
+    def at(self, pointer: str) -> Json | None:
+        """Return what stands at a place; None where nothing does, or where too much was asked for."""
+        holder, key = _holder(self._root, pointer)
+        if holder is None or isinstance(key, slice) or not _has(holder, key):
+            return None
+        found = _text(holder[key])
+        self._left -= len(bytes(found))
+        return found if self._left >= 0 else None
+
+
+def _apply(root: list[Any], texts: _Texts, pointer: str, said: list[Json]) -> None:
     holder, key = _holder(root, pointer)
     if holder is None:
         return
@@ -246,7 +277,7 @@ def _apply(root: list[Any], old: Json, pointer: str, said: list[Json]) -> None:
     known = plain(said[1]) if len(said) > 1 else {}
     for place, source in known.items() if isinstance(known, dict) else ():
         inner, name = _holder(made, place)
-        value = _at(old, source) if isinstance(source, str) else None
+        value = texts.at(source) if isinstance(source, str) else None
         if inner is None or value is None:
             return
         inner[name] = value
@@ -268,17 +299,6 @@ def _holder(root: list[Any], pointer: str) -> tuple[Any, Any]:
         holder[key] = opened
         holder, key = opened, _key(opened, token)
     return (holder, key) if isinstance(holder, dict) or _has(holder, key) else (None, None)
-
-
-def _at(value: Json, pointer: str) -> Json | None:
-    found: Any = value
-    for token in pointer.split("/")[1:]:
-        opened = _opened(found)
-        key = _key(opened, token)
-        if opened is None or not _has(opened, key):
-            return None
-        found = opened[key]
-    return found  # type: ignore[no-any-return]
 
 
 def _opened(value: Any) -> Any:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from operator import attrgetter
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -90,18 +91,29 @@ def content_path(item: Item) -> str:
     return item.at if joint or _is_block(item) else f"{item.at}{_content_of(item)}"
 
 
-Unplaced = Mapping[type, Mapping[str, tuple[str, str]]]
-"""The fields of items that a target has no member for, by the kind of item: what a source calls each, and why it has no
-place there."""
+class Unplaced:
+    """The fields of items that a target has no member for, by the kind of item: what a source calls each, and why it
+    has no place there."""
 
+    __slots__ = ("_kinds",)
 
-def unplaced(item: object, at: str, table: Unplaced) -> list[Loss]:
-    """Return the losses of an item whose fields say something that has no place in the target's table."""
-    fields = table.get(type(item))
-    if fields is None:
-        return []
-    said = [(getattr(item, field), *told) for field, told in fields.items()]
-    return [Loss(f"{at}.{word}", "dropped", detail) for value, word, detail in said if value is not None]
+    def __init__(self, kinds: Mapping[type[Item], Mapping[str, tuple[str, str]]]) -> None:
+        # One look at all fields of an item: most say nothing.
+        self._kinds = {
+            kind: (attrgetter(*fields, "kind"), (*[None] * len(fields), kind.kind), tuple(fields.values()))
+            for kind, fields in kinds.items()
+        }
+
+    def lose(self, item: Item, at: str, losses: list[Loss]) -> None:
+        """Report the fields that say something."""
+        get, nothing, told = self._kinds[type(item)]
+        said = get(item)
+        if said != nothing:
+            losses += [
+                Loss(f"{at}.{word}", "dropped", detail)
+                for value, (word, detail) in zip(said, told, strict=False)
+                if value is not None
+            ]
 
 
 def not_here(target: str, path: str, value: Json | None = None) -> Loss:
@@ -303,6 +315,8 @@ def texts_in_source(request: Request, losses: list[Loss]) -> list[Loss]:
 
 def _members_beside(request: Request, losses: list[Loss]) -> list[Loss]:
     """Return losses of parts that stand in no content of the source at the member beside it that says them."""
+    if request.source is None or b'"refusal"' not in request.source.data:
+        return losses
     found: list[Loss] = []
     body = _Body(request.source)
     for loss in losses:

@@ -40,7 +40,7 @@ from turnscript.core.data_urls import data_url, is_data_url, taken_apart
 from turnscript.core.json_text import Json, is_object, read_object
 from turnscript.core.losses import LossKind
 from turnscript.core.message_groups import group, side_of
-from turnscript.core.source_paths import NOT_HERE, Unplaced, message_path, part_path, unplaced
+from turnscript.core.source_paths import NOT_HERE, Unplaced, message_path, part_path
 
 _PLAIN = "text/plain"
 Media = TypeVar("Media", Image, Document)
@@ -202,14 +202,16 @@ SIDES = {**grouping.SIDES, "tool_result": "user"}
 
 _NOT_HERE = f"anthropic-messages {NOT_HERE}"
 _NAMED = {field: (field, _NOT_HERE) for field in ("name", "id")}
-UNPLACED: Unplaced = {
-    System: _NAMED,
-    User: _NAMED,
-    Assistant: {**_NAMED, "phase": ("phase", _NOT_HERE)},
-    Thinking: {"encrypted": ("encrypted_content", _NOT_HERE), "id": ("id", _NOT_HERE)},
-    ToolCall: {"item_id": ("id", _NOT_HERE)},
-    ToolResult: {"item_id": ("id", _NOT_HERE), "namespace": ("namespace", _NOT_HERE)},
-}
+UNPLACED = Unplaced(
+    {
+        System: _NAMED,
+        User: _NAMED,
+        Assistant: {**_NAMED, "phase": ("phase", _NOT_HERE)},
+        Thinking: {"encrypted": ("encrypted_content", _NOT_HERE), "id": ("id", _NOT_HERE)},
+        ToolCall: {"item_id": ("id", _NOT_HERE)},
+        ToolResult: {"item_id": ("id", _NOT_HERE), "namespace": ("namespace", _NOT_HERE)},
+    }
+)
 
 TAKEN = "an earlier call has the id {!r}, and no two may have the same here: {!r}"
 NO_ARGUMENTS = "no arguments are an empty object here"
@@ -257,7 +259,7 @@ class Writer:
 
     def _lose_unplaced(self, item: Item) -> None:
         """Report all fields of the item that nothing here has."""
-        self.rendering.losses += unplaced(item, self.at(item), UNPLACED)
+        UNPLACED.lose(item, self.at(item), self.rendering.losses)
 
     def _source_id(self, item: ToolCall | ToolResult) -> str:
         if item.id is not None:

@@ -45,27 +45,29 @@ from turnscript.core.conversation import (
 )
 from turnscript.core.json_text import json_string
 from turnscript.core.message_groups import group
-from turnscript.core.source_paths import Unplaced, message_path, part_path, unplaced
+from turnscript.core.source_paths import Unplaced, message_path, part_path
 from turnscript.core.validation import text_only
 
 _PROOF = "only the API that made it can read it"
 _ALONE = {"id": ("id", "a message here has no id")}
-UNPLACED: Unplaced = {
-    System: _ALONE,
-    User: _ALONE,
-    Assistant: {**_ALONE, "phase": ("phase", "a message here has no phase")},
-    Thinking: {
-        "signature": ("signature", _PROOF),
-        "redacted": ("data", _PROOF),
-        "encrypted": ("encrypted_content", _PROOF),
-        "id": ("id", "thinking has no id here"),
-    },
-    ToolCall: {"item_id": ("id", "a call has one id here, that of its result")},
-    ToolResult: {
-        "item_id": ("id", "a tool message has one id here, that of its call"),
-        "namespace": ("namespace", "tools have no namespaces here"),
-    },
-}
+UNPLACED = Unplaced(
+    {
+        System: _ALONE,
+        User: _ALONE,
+        Assistant: {**_ALONE, "phase": ("phase", "a message here has no phase")},
+        Thinking: {
+            "signature": ("signature", _PROOF),
+            "redacted": ("data", _PROOF),
+            "encrypted": ("encrypted_content", _PROOF),
+            "id": ("id", "thinking has no id here"),
+        },
+        ToolCall: {"item_id": ("id", "a call has one id here, that of its result")},
+        ToolResult: {
+            "item_id": ("id", "a tool message has one id here, that of its call"),
+            "namespace": ("namespace", "tools have no namespaces here"),
+        },
+    }
+)
 
 
 class Target:
@@ -125,7 +127,7 @@ class Target:
 
     def lose_unplaced(self, item: Item) -> None:
         """Report all fields of the item that no message has."""
-        self.rendering.losses += unplaced(item, item.at, UNPLACED)
+        UNPLACED.lose(item, item.at, self.rendering.losses)
 
     def put_content(
         self, message: Body, item: System | User | Assistant | ToolResult, parts: list[Part], allowed: frozenset[type]
