@@ -5,6 +5,7 @@ They are held on all formats that have names: what is read from a file may be in
 
 from __future__ import annotations
 
+import json
 import re
 
 import msgspec
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 import turnscript as ts
 from tests.strategies import altered
-from turnscript.core.json_text import Json, json_of
+from turnscript.core.json_text import Json, is_json, json_of, text_of
 from turnscript.engine.layout import document_literals, layout_of
 from turnscript.formats.format import Format
 
@@ -122,6 +123,34 @@ def test_json_is_kept_told_or_refused(name: str, data: st.DataObject, source: ts
         first, second = (without_turns(format_, one) for one in (transcript, again))
         same = altered.meaning(first) == altered.meaning(second)
         assert same or altered.without_layout(first) == altered.without_layout(second)
+
+
+WRITING_JSON = [name for name in NAMES if writes_json(name)]
+
+
+def unnamed_members(request: ts.Request) -> dict[str, Json]:
+    """All members of a request that nobody named, of its items, their parts and its tools."""
+    parts = [part for item in request.items for part in getattr(item, "content", ())]
+    holders = [*request.items, *parts, *request.tools]
+    return {key: value for holder in holders for key, value in getattr(holder, "extra", {}).items()}
+
+
+@pytest.mark.parametrize("name", WRITING_JSON)
+@FEWER
+@given(data=st.data(), source=st.sampled_from([SPOKEN, TWICE]))
+def test_what_is_no_json_is_refused_or_a_text(name: str, data: st.DataObject, source: ts.Request) -> None:
+    """No member holds it: what is written of that would be no JSON either."""
+    transcript = data.draw(altered.no_json(str(ts.get_format(name).render(source).value)))
+    note(transcript)
+    try:
+        request = ts.get_format(name).parse(transcript)
+    except ts.InvalidTranscript as error:
+        assert error.line
+        assert error.column
+        return
+    assert all(is_json(text_of(value)) for value in unnamed_members(request).values())
+    for api in ts.apis():
+        json.loads(ts.render(request, api).data)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -12,6 +12,26 @@ from hypothesis import strategies as st
 MARK = "zz9"
 """A word that stands in no transcript before it is altered."""
 _DECODER = json.JSONDecoder()
+NAMES = (
+    *("args", "arguments", "call_id", "content", "custom", "format", "function", "functionCall", "functionResponse"),
+    *(
+        "function_call",
+        "id",
+        "input",
+        "input_schema",
+        "is_error",
+        "item_id",
+        "name",
+        "namespace",
+        "output",
+        "parameters",
+    ),
+    *("role", "status", "strict", "text", "thought", "thoughtSignature", "tool_call_id", "tool_calls", "tool_use_id"),
+    *("tools", "type", MARK),
+)
+"""What APIs call members of calls, results and tools, and a name that none has."""
+NO_JSON = ("tru", "01", f'"{MARK}\n"', f'"{MARK}\\q"', f"[{MARK}]", '{"a": 1,}', "1,", "-", "'a'", "NaN", "0x1")
+"""What stands where a value of JSON should, and is none."""
 _VALUES = (MARK, 22.5, True, [MARK], {MARK: 1}, f'{{"{MARK}": 1}}', f'["{MARK}"]')
 _INSERTED = "\ue000"  # stands for a key while JSON is written
 _LAYOUT = re.compile(r"[\s\\]+")
@@ -72,6 +92,20 @@ def other_json(draw: st.DrawFn, transcript: str) -> str:
         place.update([value, *members] if first else [*members, value])
     text = json.dumps(said, ensure_ascii=False).replace(json.dumps(_INSERTED, ensure_ascii=False), json.dumps(key))
     return f"{transcript[:start]}{text}{transcript[end:]}"
+
+
+@st.composite
+def no_json(draw: st.DrawFn, transcript: str) -> str:
+    """A member more in an object, first or last, whose value is no JSON."""
+    return _with_member(draw, transcript, draw(st.sampled_from(NAMES)), draw(st.sampled_from(NO_JSON)))
+
+
+def _with_member(draw: st.DrawFn, transcript: str, key: str, value: str) -> str:
+    start, end = draw(st.sampled_from([*objects(transcript)]))
+    if draw(st.booleans()):
+        return f'{transcript[: start + 1]}"{key}": {value}, {transcript[start + 1 :]}'
+    inside = transcript[: end - 1].rstrip()
+    return f'{inside}, "{key}": {value}{transcript[len(inside) :]}'
 
 
 @st.composite

@@ -21,6 +21,7 @@ from turnscript.core.conversation import Assistant, Issue, Thinking, Tool, ToolC
 from turnscript.core.errors import InvalidTranscript
 from turnscript.core.events import Event, PartDelta, PartEnd, PartStart
 from turnscript.core.finish_reasons import is_cut
+from turnscript.core.json_text import is_object
 from turnscript.engine.attributes import read_attributes, scan_attributes
 from turnscript.engine.layout import Place
 from turnscript.engine.loose import LooseCall, LooseRun, calls_of
@@ -285,6 +286,8 @@ class CallSteps(Teller):
     def _finish_call(self, position: int) -> None:
         machine, place = self._the_machine(), self._the_place()
         fields = machine.fields()
+        if self._strict and machine.is_json and not is_object(self._payload_of(place)):
+            fields = None  # what a model writes is understood as far as it goes
         if fields is None or (place.segment.tentative and not self._is_certain(str(machine.name))):
             self._step = self._call
             self._reject("invalid_call", "the call's JSON is broken, or has no name", position, complete=True)
@@ -310,6 +313,11 @@ class CallSteps(Teller):
         self._said = False
         self._machine, self._part, self._call_raw, self._head = None, None, [], {}
         self._enter_gap(place.kind, self._group)
+
+    def _payload_of(self, place: Place) -> str:
+        """Return the payload of a call, as JSON may hold it. Its closing has been read."""
+        payload = "".join(self._call_raw[self._payload_at :]).rstrip()
+        return place.escape.remove(payload.removesuffix(place.close.strip()))
 
     def _reject(self, kind: str, detail: str, position: int, complete: bool = False) -> None:
         """Keep the text of what began as a call and is none."""

@@ -202,6 +202,8 @@ def _usual(key: str, name_key: str, escape: Escape) -> _Usual | None:
 class _CallMachine(JsonMachine):
     """Reads the members as they come. Arguments are passed on as soon as the name is known."""
 
+    is_json = True
+
     def __init__(self, reading: Reading, body: JsonCall) -> None:
         super().__init__(reading.escape)
         arguments = body.arguments_key

@@ -157,6 +157,8 @@ class Machine(ABC):
 
     name: str | None
     id: str | None
+    is_json = False
+    """Whether the payload is one JSON object. Machines look at no more of that than they need."""
 
     def __init__(self) -> None:
         self.name = None
