@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import turnscript as ts
 from tests.strategies import altered
-from turnscript.core.json_text import Json, is_json, json_of, text_of
+from turnscript.core.json_text import Json, compact, is_json, json_of
 from turnscript.engine.layout import document_literals, layout_of
 from turnscript.formats.format import Format
 
@@ -128,11 +128,11 @@ def test_json_is_kept_told_or_refused(name: str, data: st.DataObject, source: ts
 WRITING_JSON = [name for name in NAMES if writes_json(name)]
 
 
-def unnamed_members(request: ts.Request) -> dict[str, Json]:
-    """All members of a request that nobody named, of its items, their parts and its tools."""
+def unnamed_members(request: ts.Request) -> dict[str, str]:
+    """All members of a request that nobody named, of its items, their parts and its tools, with one spacing."""
     parts = [part for item in request.items for part in getattr(item, "content", ())]
     holders = [*request.items, *parts, *request.tools]
-    return {key: value for holder in holders for key, value in getattr(holder, "extra", {}).items()}
+    return {key: compact(value) for holder in holders for key, value in getattr(holder, "extra", {}).items()}
 
 
 @pytest.mark.parametrize("name", WRITING_JSON)
@@ -144,13 +144,54 @@ def test_what_is_no_json_is_refused_or_a_text(name: str, data: st.DataObject, so
     note(transcript)
     try:
         request = ts.get_format(name).parse(transcript)
-    except ts.InvalidTranscript as error:
-        assert error.line
-        assert error.column
+    except ts.InvalidTranscript:
         return
-    assert all(is_json(text_of(value)) for value in unnamed_members(request).values())
+    assert all(is_json(value) for value in unnamed_members(request).values())
     for api in ts.apis():
         json.loads(ts.render(request, api).data)
+
+
+@pytest.mark.parametrize("name", WRITING_JSON)
+@FEWER
+@given(data=st.data(), source=st.sampled_from([SPOKEN, TWICE]))
+def test_a_member_that_an_api_calls_so_too_is_kept_or_told(name: str, data: st.DataObject, source: ts.Request) -> None:
+    """It is none of the API's own: where nothing is told of it, reading the body gives it as it was."""
+    format_ = ts.get_format(name)
+    transcript = data.draw(altered.other_member(str(format_.render(source).value)))
+    note(transcript)
+    try:
+        request = format_.parse(transcript)
+    except ts.InvalidTranscript:
+        return
+    members = {key: value for key, value in unnamed_members(request).items() if altered.MARK in value}
+    for api in ts.apis() if members else ():
+        body = ts.render(request, api)
+        if not body.losses:
+            again = unnamed_members(ts.get_api(api).parse_request(body.data))
+            assert members.items() <= again.items(), f"neither in the body of {api} nor in its losses"
+
+
+@pytest.mark.parametrize("api", ts.apis())
+@pytest.mark.parametrize("key", [*altered.NAMES, "phase", "summary", "caller", "reasoning", "refusal"])
+def test_members_of_a_transcript_have_no_meaning_of_an_api(key: str, api: str) -> None:
+    """Of a call, a result, a tool and a text: each is kept as it is, or a loss at its place."""
+    for value in map(json_of, [*altered.MARKED, True, 1]):
+        extra = {key: value}
+        asked = ts.ToolCall(name="f", id="a", arguments="{}", extra=extra, at="line 3")
+        result = ts.ToolResult(name="f", id="a", content=said("rain"), extra=extra, at="line 5")
+        tool = ts.Tool(name="f", extra=extra)
+        answer = ts.Assistant(content=said("Fine."), extra=extra, at="line 7")
+        for one in (asked, result, tool, answer):
+            items = [ts.User(content=said("Hi"), at="line 1"), *([one] if not isinstance(one, ts.Tool) else [])]
+            if one is result:
+                items.insert(1, msgspec.structs.replace(asked, extra={}))
+            conversation = ts.Conversation(items=items, tools=[tool] if one is tool else [])
+            body = ts.render(ts.Request(conversation=conversation), api)
+            place = "$.tools[0]" if isinstance(one, ts.Tool) else one.at
+            paths = [loss.path for loss in body.losses]
+            told = place in paths or any(path.startswith(f"{place}.{key}") for path in paths)
+            again = [] if told else unnamed_members(ts.get_api(api).parse_request(body.data)).items()
+            assert told or (key, compact(value)) in again, (one, body.value)
 
 
 @pytest.mark.parametrize("name", NAMES)

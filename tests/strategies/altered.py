@@ -26,10 +26,11 @@ NAMES = (
         "output",
         "parameters",
     ),
-    *("role", "status", "strict", "text", "thought", "thoughtSignature", "tool_call_id", "tool_calls", "tool_use_id"),
-    *("tools", "type", MARK),
+    *("role", "status", "strict", "text", "thought", "thoughtSignature", "tool_call_id", "tool_calls"),
+    *("tool_use_id", "tools", "type", MARK),
 )
 """What APIs call members of calls, results and tools, and a name that none has."""
+MARKED = (MARK, [MARK], {MARK: 1}, {"name": MARK}, {"type": MARK, "arguments": "{}"})
 NO_JSON = ("tru", "01", f'"{MARK}\n"', f'"{MARK}\\q"', f"[{MARK}]", '{"a": 1,}', "1,", "-", "'a'", "NaN", "0x1")
 """What stands where a value of JSON should, and is none."""
 _VALUES = (MARK, 22.5, True, [MARK], {MARK: 1}, f'{{"{MARK}": 1}}', f'["{MARK}"]')
@@ -92,6 +93,13 @@ def other_json(draw: st.DrawFn, transcript: str) -> str:
         place.update([value, *members] if first else [*members, value])
     text = json.dumps(said, ensure_ascii=False).replace(json.dumps(_INSERTED, ensure_ascii=False), json.dumps(key))
     return f"{transcript[:start]}{text}{transcript[end:]}"
+
+
+@st.composite
+def other_member(draw: st.DrawFn, transcript: str) -> str:
+    """A member more in an object, first or last, that may be called as one of an API is."""
+    key, value = draw(st.sampled_from(NAMES)), json.dumps(draw(st.sampled_from(MARKED)))
+    return _with_member(draw, transcript, key, value)
 
 
 @st.composite

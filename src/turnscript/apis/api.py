@@ -46,7 +46,7 @@ from turnscript.core.json_text import NULL, Json, plain, read_object
 from turnscript.core.losses import Loss, LossKind
 from turnscript.core.message_groups import only_opened
 from turnscript.core.payloads import Rendered, Source, body_bytes
-from turnscript.core.source_paths import Runs, Slices, Unnamed, Words, at_source, member_path
+from turnscript.core.source_paths import Nameless, Runs, Slices, Unnamed, Words, at_source, member_path
 from turnscript.core.validation import MISTAKES, check_words, refuse_mistakes
 from turnscript.core.wire import Reader, Rest, mismatch
 
@@ -133,6 +133,7 @@ class Rendering:
     """
 
     __slots__ = (
+        "_nameless",
         "_unnamed",
         "begun",
         "extra",
@@ -162,6 +163,7 @@ class Rendering:
         self.flags = flags
         self.losses: list[Loss] = []
         self._unnamed = Unnamed(api.name, request)
+        self._nameless = Nameless(api.name, api.words)
 
     def runs(self, items: Sequence[Item]) -> Runs:
         """Yield items in runs: each with the slice of the body that they came from, if that says them, else None."""
@@ -212,7 +214,11 @@ class Rendering:
         """Write unnamed members into `body` where they came from, or report each when the target is another API.
 
         `shared`: those that mean the same there as here, whichever API they came from; a null says nothing.
+        What items and tools from no API say means nothing here: what this API has a meaning for is reported.
         """
+        if self.request.origin is None and (at[:1] != "$" or at.startswith("$.tools[")):
+            self._nameless.put(body, extra, at, self.losses)
+            return
         if not self.foreign:
             merge(body, extra)
             return

@@ -14,6 +14,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, Protocol
 
+import msgspec
 from msgspec.structs import replace
 
 from turnscript.core.conversation import (
@@ -33,7 +34,7 @@ from turnscript.core.conversation import (
     ToolCall,
     ToolResult,
 )
-from turnscript.core.json_text import NULL, Json, json_of, read_list, read_object
+from turnscript.core.json_text import NULL, Json, json_of, read_list, read_object, same
 from turnscript.core.losses import PARTS, Loss, UnnamedLoss
 from turnscript.core.losses import part_path as part_of_message
 
@@ -48,7 +49,8 @@ model, and where it stands; an empty one is never lost. `content` is `string` wh
 holds it as a string, not in a list. `holders` lists the members of bodies and items that are objects with named members
 in them. `silent` lists members of items and parts that answers have whether they say anything or not: null and what is
 empty are nothing there, and are never lost. Nor is, for
-`caller=direct`, an object that says that type alone: it says what is so where it is missing.
+`caller=direct`, an object that says that type alone: it says what is so where it is missing. `meant` lists members of
+items, parts and tools that mean something in a body, so that what came from no API is not written under their names.
 """
 
 NOT_HERE = "has no such member here"
@@ -162,6 +164,32 @@ class Unnamed:
         if known is None:  # mostly the first item tells
             known = self._lists[root] = any(item.at.partition("[")[0] == root for item in self._items)
         return known
+
+
+class Nameless:
+    """The unnamed members of items and tools from no API, on their way to one: kept where they mean nothing."""
+
+    __slots__ = ("_target", "_words")
+
+    def __init__(self, target: str, words: Words) -> None:
+        self._target = target
+        self._words = words
+
+    def put(self, body: dict[str, Any], extra: Extra, at: str, losses: list[Loss]) -> None:
+        """Write them into `body`, and report each that has no place there: that says otherwise what the body says, that
+        means something to the API; all of them where the body is empty, as is what stands for one that is not written.
+
+        What is in an object stands in that object of the body, member by member.
+        """
+        meant, written = _names(self._words.get("meant", "")), bool(body)
+        for key, value in extra.items():
+            present = body.get(key)
+            if isinstance(present, dict) and bytes(value)[:1] == b"{" and (inner := read_object(value)):
+                self.put(present, inner, f"{at}.{key}", losses)
+            elif written and key not in body and key not in meant:
+                body[key] = value
+            elif key not in body or not same(Json(msgspec.json.encode(present)), value):
+                losses.append(not_here(self._target, f"{at}.{key}"))
 
 
 def telling(extra: Extra, words: Words) -> Extra:

@@ -42,6 +42,8 @@ from turnscript.core.wire import Reader, Verbatim, Wire, mismatch
 
 
 WORDS = {
+    "meant": "caller citations content data description id input input_schema is_error name role signature source"
+    " strict text thinking tool_use_id type",
     "holders": "source metadata output_config",
     "silent": "citations caller=direct stop_sequence stop_details container context_management",
     "tool_call.arguments": "input",

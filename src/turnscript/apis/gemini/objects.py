@@ -16,6 +16,11 @@ from turnscript.core.wire import mismatch
 
 ORIGIN = "gemini"
 WORDS = {
+    "meant": "behavior codeExecutionResult code_execution_result description executableCode executable_code"
+    " fileData file_data functionCall function_call functionResponse function_response"
+    " functionDeclarations function_declarations inlineData inline_data name parameters"
+    " parametersJsonSchema parameters_json_schema parts response role text thought thoughtSignature"
+    " thought_signature toolCall tool_call toolResponse tool_response",
     "holders": "generationConfig thinkingConfig toolConfig functionCallingConfig"
     " functionCall functionResponse inlineData fileData",
     "tool_call.name": "functionCall.name",

@@ -16,6 +16,8 @@ from turnscript.core.wire import Reader, Verbatim, Wire
 
 NULL_TEXT = b"null"
 WORDS = {
+    "meant": "audio content custom description format function function_call id name parameters reasoning"
+    " reasoning_content refusal role strict tool_call_id tool_calls type",
     "holders": "function custom format grammar image_url input_audio file"
     " tool_choice allowed_tools function_call response_format json_schema",
     "silent": "refusal annotations audio tool_calls function_call reasoning_content reasoning image_url"

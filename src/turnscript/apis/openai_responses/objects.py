@@ -17,6 +17,8 @@ from turnscript.core.wire import Wire
 
 
 WORDS = {
+    "meant": "arguments call_id caller content description encrypted_content format id input name namespace output"
+    " parameters phase role status strict summary tools type",
     "holders": "text reasoning input_audio",
     "silent": "annotations logprobs content encrypted_content status namespace caller=direct",
     "tool_call.id": "call_id",
