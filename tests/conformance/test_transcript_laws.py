@@ -182,7 +182,10 @@ def test_members_of_a_transcript_have_no_meaning_of_an_api(key: str, api: str) -
         tool = ts.Tool(name="f", extra=extra)
         answer = ts.Assistant(content=said("Fine."), extra=extra, at="line 7")
         for one in (asked, result, tool, answer):
-            items = [ts.User(content=said("Hi"), at="line 1"), *([one] if not isinstance(one, ts.Tool) else [])]
+            items: list[ts.Item] = [
+                ts.User(content=said("Hi"), at="line 1"),
+                *([one] if not isinstance(one, ts.Tool) else []),
+            ]
             if one is result:
                 items.insert(1, msgspec.structs.replace(asked, extra={}))
             conversation = ts.Conversation(items=items, tools=[tool] if one is tool else [])

@@ -31,7 +31,7 @@ NAMES = (
 )
 """What APIs call members of calls, results and tools, and a name that none has."""
 MARKED = (MARK, [MARK], {MARK: 1}, {"name": MARK}, {"type": MARK, "arguments": "{}"})
-NO_JSON = ("tru", "01", f'"{MARK}\n"', f'"{MARK}\\q"', f"[{MARK}]", '{"a": 1,}', "1,", "-", "'a'", "NaN", "0x1")
+NO_JSON = ("True", "01", f'"{MARK}\n"', f'"{MARK}\\q"', f"[{MARK}]", '{"a": 1,}', "1,", "-", "'a'", "NaN", "0x1")
 """What stands where a value of JSON should, and is none."""
 _VALUES = (MARK, 22.5, True, [MARK], {MARK: 1}, f'{{"{MARK}": 1}}', f'["{MARK}"]')
 _INSERTED = "\ue000"  # stands for a key while JSON is written
