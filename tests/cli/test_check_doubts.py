@@ -70,6 +70,7 @@ Hi<|im_end|>
 <|im_start|>user
 <tool_result id="call_1">42</tool_result><|im_end|>
 """
+HARMONY = ts.get_format("harmony")
 GOOSE = "User: Hi\n\nAssistant: Hello.\n\nUser: Bye\n\nAssistant: See you\n"
 
 
@@ -117,6 +118,27 @@ def test_a_label_that_begins_no_turn_is_named(text: str, words: str) -> None:
     assert words in told(text.replace("\n", "\r\n"), "rwkv-goose")
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("<tink>a</tink> b", "3:12: warning: <tink> is no mark of this format, so it is text; did you mean <think>?"),
+        ("<Think>a</Think> b", "3:12: warning: <Think> is no mark"),
+        ("<thinc>a</think> b", "3:12: warning: <thinc> is no mark"),
+        ("<thnik>a</think> b", "3:12: warning: <thnik> is no mark"),
+        ("  <tink>a", "3:14: warning: <tink> is no mark"),
+        ("</tink> b", "3:12: warning: </tink> is no mark"),
+    ],
+)
+def test_a_tag_behind_the_label_of_a_turn_is_as_one_at_a_lines_begin(text: str, words: str) -> None:
+    assert words in told(f"User: Hi\n\nAssistant: {text}\n", "rwkv-goose")
+
+
+def test_a_mark_behind_the_word_that_opens_a_turn_is_named_in_harmony() -> None:
+    text = "<|start|>user<|message|>Hi<|end|><|start|>assistant<|channel|>final<|message|>Yes<|end|>"
+    said = told(str(HARMONY.document.start) + text.replace("<|channel|>final", "<|chanel|>final"), "harmony")
+    assert "did you mean <|channel|>" in said
+
+
 @pytest.mark.parametrize("begins", ["", "\ufeff"])
 def test_the_ends_of_lines_and_a_mark_of_bytes_make_no_doubts(begins: str) -> None:
     text = begins + GOOSE.replace("\n", "\r\n")
@@ -125,7 +147,7 @@ def test_the_ends_of_lines_and_a_mark_of_bytes_make_no_doubts(begins: str) -> No
 
 def test_what_only_looks_a_little_like_a_mark_is_a_text() -> None:
     """In the middle of a line, escaped, or less alike."""
-    for words in ("See <thinks> there.", "<\\think>", "<div>\n<table>\n</div>", "Note: this.", "[1] and [INS]"):
+    for words in ("See <thinks> there.", "Assistant: see <thinks>.", "<\\think>", "<div>\n<table>\n</div>", "Note: this.", "[1] and [INS]"):
         items: list[ts.Item] = [ts.User(content=[ts.Text(text=words)])]
         request = ts.Request(conversation=ts.Conversation(items=items))
         for name in ("ai00-v1", "openchatml", "batuta-chatml", "rwkv-universal", "rwkv-goose"):
