@@ -94,7 +94,9 @@ def test_one_without_a_format_is_an_error() -> None:
 
 
 ANSWER = b'{"id": "1", "object": "chat.completion", "choices": [{"message": {"role": "assistant", "content": "Hi"}}]}'
-STREAM = b'data: {"id": "1", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "Hi"}}]}\n\n'
+STREAM = (
+    b'data: {"id": "1", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "Hi"}}]}\n\n'
+)
 
 
 @pytest.mark.parametrize("options", [(), ("--side", "response"), ("--stream",)])

@@ -53,7 +53,7 @@ def near_marks(document: Document, text: str) -> Iterator[Near]:
 
 
 def _near_tags(document: Document, text: str) -> Iterator[Near]:
-    """Give tags that begin or end a line or begin a turn, or stand beside another, and are misspelt or have what no such
+    """Give tags that begin or end a line, begin a turn, or stand beside another, and are misspelt or have what no such
     tag has."""
     known, before = _tags(document), _before(document)
     for found in _TAG.finditer(text):
