@@ -70,6 +70,7 @@ Hi<|im_end|>
 <|im_start|>user
 <tool_result id="call_1">42</tool_result><|im_end|>
 """
+HARMONY = ts.get_format("harmony")
 GOOSE = "User: Hi\n\nAssistant: Hello.\n\nUser: Bye\n\nAssistant: See you\n"
 
 
@@ -117,6 +118,27 @@ def test_a_label_that_begins_no_turn_is_named(text: str, words: str) -> None:
     assert words in told(text.replace("\n", "\r\n"), "rwkv-goose")
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("<tink>a</tink> b", "3:12: warning: <tink> is no mark of this format, so it is text; did you mean <think>?"),
+        ("<Think>a</Think> b", "3:12: warning: <Think> is no mark"),
+        ("<thinc>a</think> b", "3:12: warning: <thinc> is no mark"),
+        ("<thnik>a</think> b", "3:12: warning: <thnik> is no mark"),
+        ("  <tink>a", "3:14: warning: <tink> is no mark"),
+        ("</tink> b", "3:12: warning: </tink> is no mark"),
+    ],
+)
+def test_a_tag_behind_the_label_of_a_turn_is_as_one_at_a_lines_begin(text: str, words: str) -> None:
+    assert words in told(f"User: Hi\n\nAssistant: {text}\n", "rwkv-goose")
+
+
+def test_a_mark_behind_the_word_that_opens_a_turn_is_named_in_harmony() -> None:
+    text = "<|start|>user<|message|>Hi<|end|><|start|>assistant<|channel|>final<|message|>Yes<|end|>"
+    said = told(str(HARMONY.document.start) + text.replace("<|channel|>final", "<|chanel|>final"), "harmony")
+    assert "did you mean <|channel|>" in said
+
+
 @pytest.mark.parametrize("begins", ["", "\ufeff"])
 def test_the_ends_of_lines_and_a_mark_of_bytes_make_no_doubts(begins: str) -> None:
     text = begins + GOOSE.replace("\n", "\r\n")
@@ -125,7 +147,14 @@ def test_the_ends_of_lines_and_a_mark_of_bytes_make_no_doubts(begins: str) -> No
 
 def test_what_only_looks_a_little_like_a_mark_is_a_text() -> None:
     """In the middle of a line, escaped, or less alike."""
-    for words in ("See <thinks> there.", "<\\think>", "<div>\n<table>\n</div>", "Note: this.", "[1] and [INS]"):
+    for words in (
+        "See <thinks> there.",
+        "Assistant: see <thinks>.",
+        "<\\think>",
+        "<div>\n<table>\n</div>",
+        "Note: this.",
+        "[1] and [INS]",
+    ):
         items: list[ts.Item] = [ts.User(content=[ts.Text(text=words)])]
         request = ts.Request(conversation=ts.Conversation(items=items))
         for name in ("ai00-v1", "openchatml", "batuta-chatml", "rwkv-universal", "rwkv-goose"):
@@ -235,3 +264,84 @@ def test_arguments_are_held_to_what_the_transcript_says_of_the_tool(arguments: s
     assert words in said
     assert bool(words) == ("warning" in said)
     assert "warning" not in run("check", "-", "--format", "rwkv-universal", stdin=universal(call)).stdout
+
+
+# All at once.
+
+
+def lines_of(text: str, name: str = "rwkv-universal") -> list[str]:
+    return [line for line in told(text, name).splitlines() if line.startswith("<stdin>:")]
+
+
+def test_a_call_with_a_wrong_payload_and_no_name_has_two_faults() -> None:
+    said = lines_of(universal(block('TOOL_CALL id="a"', "[1]")))
+    assert 2 == len(said)
+    assert "5:1: fault: <<TOOL_CALL needs the attribute 'name'" in said[0]
+    assert "6:1: fault: the payload must be a JSON object" in said[1]
+
+
+BAD = block('TOOL_CALL name="f" id="c1"', "[1]")
+WITH_FAULTS = [
+    (
+        universal(BAD, F, OF_F, DONE),
+        ["6:1: fault", "9:1: warning: the call at line 5 has the id 'c1', too", "no result answers this call"],
+    ),
+    (universal(BAD, OF_G, DONE), ["6:1: fault", "no call that waits for a result has the id 'c2'; there is 'c1'"]),
+    (universal(BAD, block("USER", "Well?")), ["5:1: warning: no result answers this call of 'f'", "6:1: fault"]),
+    (universal(F, OF_F, OF_F, BAD), ["13:1: warning: no call waits for this result", "the id 'c1', too", "fault"]),
+    (universal(BAD, OF_F, DONE), ["6:1: fault"]),
+    (universal(block("TOOL_CALL name=f id=c1"), OF_F, DONE), ["5:18: fault"]),  # it may have that id
+    (universal(F, block("TOOL_RESULT id=c1"), DONE), ["9:18: fault"]),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), WITH_FAULTS)
+def test_faults_do_not_keep_from_naming_what_is_unpaired(text: str, words: list[str]) -> None:
+    said = lines_of(text)
+    assert all(word in "\n".join(said) for word in words)
+    assert len(words) == len(said)
+
+
+def test_what_was_not_read_may_be_what_is_missing() -> None:
+    """A call behind a fault may be the one that a result answers; not that of another round."""
+    broken = OPENCHATML.replace('{"arguments": {}, "name": "f"}', '{"arguments": {}, "name": "f"')
+    assert "fault" in told(broken, "openchatml")
+    assert "warning" not in told(broken, "openchatml")
+    again = OPENCHATML.removeprefix("[BOS]").replace("[EOS]", "")
+    assert "no call that waits for a result has the name 'g'" in told(
+        broken.replace("[EOS]", "\n") + again + "[EOS]", "openchatml"
+    )
+
+
+def test_a_call_with_an_empty_name_is_named() -> None:
+    said = lines_of(universal(block('TOOL_CALL name=""')))
+    assert 1 == len(said)
+    assert "5:1: warning: this call has an empty name" in said[0]
+
+
+def defined(schema: str, *blocks: str) -> str:
+    return "\n\n".join([f'<<TOOLS>>\n{{"name": "f", "parameters": {schema}}}\n<<TOOLS_END>>', universal(*blocks)])
+
+
+CLOSED = '{"type": "object", "properties": {"n": {"type": "string"}}, "additionalProperties": false}'
+
+
+def test_arguments_that_a_closed_schema_does_not_have_are_named_beside_others() -> None:
+    call = block('TOOL_CALL name="f"', '{"n": 5, "m": 2}')
+    said = lines_of(defined(CLOSED, call))
+    assert 2 == len(said)
+    assert "the argument 'n' must be string, as the tool 'f' is defined here" in "\n".join(said)
+    assert "there is no argument 'm', as the tool 'f' is defined here" in "\n".join(said)
+    patterns = CLOSED.replace('"additional', '"patternProperties": {"m": {}}, "additional')
+    assert 1 == len(lines_of(defined(patterns, call)))
+
+
+def test_a_call_of_a_tool_that_is_not_defined_is_named_where_some_are() -> None:
+    said = lines_of(defined("{}", block('TOOL_CALL name="ff"'), block('TOOL_CALL name="other"')))
+    assert 2 == len(said)
+    assert "9:1: warning: no tool 'ff' is defined here; did you mean 'f'?" in said[0]
+    assert "13:1: warning: no tool 'other' is defined here; there is 'f'" in said[1]
+    removed = block('TOOLS change=true removed=["f"]', '{"name": "g"}').replace("END_TOOLS", "TOOLS_END")
+    assert "no tool 'f' is defined here; there is 'g'" in told(defined("{}", removed, F), "rwkv-universal")
+    broken = defined("{}", F).replace("}}", "}")
+    assert all("fault" in line for line in lines_of(broken))

@@ -3,6 +3,7 @@
 import json
 import shlex
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -90,6 +91,32 @@ def test_one_without_a_format_is_an_error() -> None:
     told = run("convert", "-", "--to", "openai-chat", "--variant", "tight", stdin=TRANSCRIPT)
     assert 1 <= told.exit_code <= 2
     assert "unknown variant of rwkv-universal 'tight'; there is none" in told.stderr
+
+
+ANSWER = b'{"id": "1", "object": "chat.completion", "choices": [{"message": {"role": "assistant", "content": "Hi"}}]}'
+STREAM = (
+    b'data: {"id": "1", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "Hi"}}]}\n\n'
+)
+
+
+@pytest.mark.parametrize("options", [(), ("--side", "response"), ("--stream",)])
+@pytest.mark.parametrize("source", [BODY.encode(), ANSWER, STREAM])
+def test_one_is_an_error_where_the_input_turns_out_to_be_of_an_api(options: tuple[str, ...], source: bytes) -> None:
+    if options and source == BODY.encode():
+        options = ("--side", "request")
+    result = run("convert", "-", "--to", "openai-chat", "--variant", "bogus", *options, stdin=source)
+    assert (2, "") == (result.exit_code, result.stdout)
+    assert "variant" in result.stderr
+    assert "leave it out" in result.stderr
+
+
+def test_rows_of_an_api_are_set_aside_where_a_variant_is_named(tmp_path: Path) -> None:
+    rows = json.dumps({"text": TRANSCRIPT}) + "\n" + BODY + "\n"
+    rejects = str(tmp_path / "rejects.jsonl")
+    given = ("--to", "openai-chat", "--variant", "bogus", "--rejects", rejects)
+    result = run("convert", "-", "--lines", *given, stdin=rows)
+    assert (1, "") == (result.exit_code, result.stdout)
+    assert "unknown variant of openai-chat 'bogus'; there is none" in result.stderr
 
 
 def test_what_detect_prints_can_be_given_to_other_commands() -> None:

@@ -87,6 +87,24 @@ def written(path: Path) -> list[str]:
     return confirmed
 
 
+def killed(folder: str) -> None:
+    """For every n, end a process at its n-th write, until none has so many; tell how each ended.
+
+    Each is a fork of this one, which has imported everything and has no threads.
+    """
+    left, code = 0, 9
+    while code == 9:
+        path = Path(folder, f"{left}.db")
+        if not (child := os.fork()):
+            os.dup2(os.open(path.with_suffix(".txt"), os.O_WRONLY | os.O_CREAT), 1)
+            with faulty(left, kills=True):
+                written(path)
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        os.write(1, f"{code}\n".encode())
+        left += 1
+
+
 def compare(path: Path, confirmed: list[str]) -> None:
     """What was confirmed is in the file, and nothing is there by half."""
 
@@ -132,17 +150,14 @@ def test_a_write_that_fails_loses_itself_alone(tmp_path: Path) -> None:
 @pytest.mark.deep
 @pytest.mark.long
 def test_a_process_that_ends_at_a_write_keeps_what_it_had_confirmed(tmp_path: Path) -> None:
-    program = (
-        "import sys; from pathlib import Path; from tests.gateway.test_store_faults import faulty, written\n"
-        "with faulty(int(sys.argv[2]), kills=True): written(Path(sys.argv[1]))"
-    )
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
-    for left in range(0, 200, 3):
-        path = tmp_path / f"{left}.db"
-        command = [sys.executable, "-c", program, str(path), str(left)]
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, timeout=60, check=False)
-        assert done.returncode in (0, 9)
-        compare(path, done.stdout.decode().splitlines())
-        if not done.returncode:
-            return
-    raise AssertionError("it never came to its end")
+    program = "import sys; from tests.gateway.test_store_faults import killed; killed(sys.argv[1])"
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, timeout=300, check=True)
+    ends = [int(code) for code in done.stdout.split()]
+    assert [9] * (len(ends) - 1) + [0] == ends
+    told = [(tmp_path / f"{left}.txt").read_text().splitlines() for left in range(len(ends))]
+    for left, confirmed in enumerate(told):
+        compare(tmp_path / f"{left}.db", confirmed)
+    assert [*(f"kept {number}" for number, _ in PUTS), "deleted 1"] == told[-1]
+    assert len(ends) > 20

@@ -9,6 +9,7 @@ from tests.conformance.test_format_laws import check_document
 from tests.conformance.test_parser_laws import check_events, events_behind, every_cut
 from turnscript.convert.registry import load_formats
 from turnscript.core.conversation import text_content
+from turnscript.datasets.transcript_claims import chat_in
 from turnscript.tableio import InvalidFormat
 
 FILE = Path(ts.__file__).parent / "formats" / "tables" / "harmony.toml"
@@ -216,3 +217,41 @@ def test_only_the_models_turn_is_several() -> None:
     assert table != TABLE
     with pytest.raises(InvalidFormat, match="only the model's answer"):
         load_formats(table)
+
+
+# OpenAI's own documents, which begin with words about the model.
+
+OWN = (
+    "<|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI.\nKnowledge cutoff: 2024-06\n"
+    "\nReasoning: medium\n\n# Valid channels: analysis, commentary, final. Channel must be included for every message."
+    "<|end|><|start|>user<|message|>What is 2 + 2?<|end|>"
+    "<|start|>assistant<|channel|>final<|message|>4<|return|>"
+)
+
+
+def test_a_document_of_openais_is_read_with_its_words_about_the_model_as_instructions() -> None:
+    request = HARMONY.parse(OWN)
+    words = OWN.removeprefix("<|start|>system<|message|>").split("<|end|>")[0]
+    assert [("system", words), ("user", "What is 2 + 2?"), ("assistant", "4")] == outline(request.items)
+    assert ["line 1"] == [loss.path for loss in request.unread]
+    assert "<|start|>developer<|message|># Instructions" in request.unread[0].detail
+    again = str(HARMONY.render(request).value)
+    assert request.items == HARMONY.parse(again).items
+    assert [] == HARMONY.parse(again).unread
+
+
+def test_instructions_stand_behind_those_words_too() -> None:
+    developer = "<|end|><|start|>developer<|message|># Instructions\n\nBe kind.<|end|><|start|>user"
+    request = HARMONY.parse(OWN.replace("<|end|><|start|>user", developer, 1))
+    assert ["system", "system", "user", "assistant"] == [item.kind for item in request.items]
+    assert ("system", "Be kind.") == outline(request.items)[1]
+    assert 1 == len(request.unread)
+    assert request.items == HARMONY.parse(str(HARMONY.render(request).value)).items
+
+
+def test_who_does_not_name_the_format_of_such_a_document_is_told_it() -> None:
+    with pytest.raises(ts.InvalidInput, match="it begins as a transcript of harmony does; name the format"):
+        ts.parse(OWN)
+    assert "(--from harmony)" in chat_in(OWN)
+    muse = ts.get_format("muse").render(asked(USER, ts.Assistant(content=said("Yes.")))).value
+    assert "(--from muse)" in chat_in(str(muse))

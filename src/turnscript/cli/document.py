@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from turnscript.apis.api import Api
 from turnscript.cli.advice import advice
-from turnscript.cli.failures import Failed
+from turnscript.cli.failures import USAGE, Failed
 from turnscript.cli.report import Fault, Screen, fault
 from turnscript.cli.source import Source
 from turnscript.convert.file_documents import FoundFiles, files_in, render_files
@@ -250,6 +250,9 @@ def job_of(conversion: Conversion, source: Source, *, stream: bool) -> Job:
     is_recorded = not conversion.reads_text and source.is_stream()
     if not is_recorded:
         return _Told(conversion, source) if stream else _Whole(conversion, source)
+    if conversion.wishes.variant is not None:
+        message = "--variant is for a format, and this is a recorded stream of an API"
+        raise Failed(message, place=source.name, remedy="leave it out", code=USAGE)
     if conversion.wishes.side == REQUEST:
         raise Failed("a recorded stream is an answer, and --side request says that it is none", place=source.name)
     if stream and not conversion.wishes.normalize_json:

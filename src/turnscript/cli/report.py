@@ -78,6 +78,8 @@ def _lists(error: UnknownName) -> str:
         return "this is an API; `turnscript formats` lists the formats"
     if error.kind == "API" and is_format(error.name):
         return "this is a prompt format; `turnscript apis` lists the APIs"
+    if error.kind.startswith("variant of ") and error.kind.removeprefix("variant of ") in apis():
+        return "variants are of prompt formats, and neither what is read nor what is written is in one; leave it out"
     if error.kind.startswith("variant of "):
         return "`turnscript formats` lists the variants of each format"
     if error.kind == "fill order":

@@ -220,6 +220,18 @@ def _most_marked(names: list[str], marks: Mapping[str, frozenset[str]]) -> list[
     return [name for name in names if not any(marks[name] < marks[other] for other in names)]
 
 
+def most_marked(names: list[str], text: str) -> list[str]:
+    """Return which of these formats a text begins as a transcript of, without those whose marks in it others have all
+    of, and more."""
+    marks = {name: get_format(name).marks_in(text) for name in names if get_format(name).claims(text)}
+    return _most_marked([*marks], marks)
+
+
+def _of_models(text: str) -> list[str]:
+    """Return the formats of well-known models that a text may be a transcript of."""
+    return most_marked([name for name in model_formats() if _may_begin(name, text)], text)
+
+
 def _reason(chosen: list[str], marks: Mapping[str, frozenset[str]], text: str) -> str:
     """Return why a text is in the formats that were chosen, and not in others that it begins as."""
     lesser = [found for found in marks.values() if found < marks[chosen[0]]]
@@ -271,7 +283,9 @@ def _claiming(text: str) -> list[str]:
 
 def nearest(text: str) -> tuple[str, str]:
     """Return the format that a text nearly begins as a transcript of, and the opening that it nearly begins with; empty
-    if there is none."""
+    if there is none, or if it is one of a well-known model."""
+    if _of_models(text):
+        return "", ""
     known = {name: opening_meant(get_format(name).document, text) for name in formats()}
     return next(((name, opening) for name, opening in known.items() if opening), ("", ""))
 
@@ -288,6 +302,8 @@ def _detect_format(text: str) -> str:
     remedy = "give what a file holds, not its name" if is_name else "name the format"
     name, opening = nearest(text)
     remedy = f"that is nearly {opening!r} of {name}; correct it, or name the format" if name else remedy
+    known = _of_models(text)
+    remedy = f"it begins as a transcript of {' or '.join(known)} does; name the format" if known else remedy
     first = first[:40]
     message = f"neither JSON nor a transcript of a known format (it begins {first!r}); {remedy}"
     raise InvalidInput(message, line=1, column=1, expected=f"JSON or one of: {', '.join(formats())}", got=first)

@@ -64,6 +64,7 @@ def parse(source: Source, name: str = AUTO, *, variant: str | None = None) -> Re
     source = wrapped(source) if name == AUTO else source
     target = lookup(detect_api(source) if name == AUTO else name)
     if isinstance(target, Api):
+        _refuse_variant(target, variant)
         return target.parse_request(source)
     return unfolded((target if variant is None else target.variant(variant)).parse(transcript_text(source)))
 
@@ -109,6 +110,7 @@ def parse_exchange(source: Source, name: str = AUTO, *, variant: str | None = No
     target = lookup(detect_answer(source) if name == AUTO else name)
     if isinstance(target, Format):
         return exchange_of(parse(source, target.name if name == AUTO else name, variant=variant))
+    _refuse_variant(target, variant)
     if is_stream(source):
         return Exchange(Request(origin=target.origin, words=target.words), read_whole(source, target))
     response, *others = target.parse_responses(source)
@@ -126,7 +128,7 @@ def read(source: Source, name: str, to: str, side: str = AUTO, variant: str | No
     if side not in SIDES:
         raise UnknownName("side of an exchange", side, SIDES)
     if is_stream(source) and (name == AUTO or not is_format(name)):
-        return _recorded(source, name, side)
+        return _recorded(source, name, side, variant)
     if side == ANSWER:
         exchange = parse_exchange(source, name, variant=variant)
         return replace(exchange, request=alone(exchange.response).request) if is_format(to) else exchange
@@ -134,8 +136,9 @@ def read(source: Source, name: str, to: str, side: str = AUTO, variant: str | No
         source = wrapped(source)
         name, answers = (detect_api(source), False) if side == REQUEST else recognised(source)
         if answers:
-            return parse_exchange(source, name)
+            return parse_exchange(source, name, variant=variant)
     elif side == AUTO and isinstance(api := lookup(name), Api):
+        _refuse_variant(api, variant)
         return _body(api, source)
     request = parse(source, name, variant=variant)
     if RESPONSE not in request.archived or (side == AUTO and is_format(to)):
@@ -149,10 +152,16 @@ def read(source: Source, name: str, to: str, side: str = AUTO, variant: str | No
     raise InvalidTranscript(message, line=1, column=1, expected=ONE_SIDE, got="both")
 
 
-def _recorded(source: bytes | str, name: str, side: str) -> Exchange:
+def _refuse_variant(api: Api, variant: str | None) -> None:
+    """Raise UnknownName for a variant where what is read is no transcript."""
+    if variant is not None:
+        raise UnknownName(f"variant of {api.name}", variant, ())
+
+
+def _recorded(source: bytes | str, name: str, side: str, variant: str | None) -> Exchange:
     if side == REQUEST:
         raise InvalidRequest("a recorded stream is an answer", path="$", expected="a request", got="a stream")
-    return parse_exchange(source, name)
+    return parse_exchange(source, name, variant=variant)
 
 
 def _body(api: Api, source: Source) -> Request | Exchange:

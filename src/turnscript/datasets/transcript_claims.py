@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from turnscript.convert.recognition import most_marked
 from turnscript.convert.registry import formats, get_format, model_formats, openings
 from turnscript.datasets.form import TRANSCRIPT
 from turnscript.datasets.form_registry import get_form
@@ -27,7 +28,8 @@ def claimants(text: str) -> list[str]:
 def chat_in(text: str) -> str:
     """Return what a text seems to be other than plain text, and what to say then; empty if it seems to be nothing."""
     style = style_of(text)
-    names = [*claimants(text), *([style.name] if style is not None else [])]
+    forms = claimants(text)
+    names = [*(most_marked(forms, text) or forms), *([style.name] if style is not None else [])]
     if not names:
         return ""
     named = f"{', '.join(names[:-1])} or {names[-1]}" if len(names) > 1 else names[0]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
+from difflib import get_close_matches
+from itertools import islice
 from typing import Any
 
 from msgspec.structs import replace
@@ -25,10 +28,10 @@ def with_doubts(document: Document, text: str, request: Request, found: Findings
     near = {lines.at(one.position): one.message for one in near_marks(document, text)}
     findings = [_explained(one, near.pop((one.line, one.column), "")) for one in found.all]
     findings += [Finding(*place, WARNING, message) for place, message in near.items()]
-    faulty = any(one.kind == FAULT for one in found.all)  # which may be why a call was not read
-    for item, message in () if faulty else (*_unpaired(document, request.items), *_ill_called(request)):
+    unread = sorted(found.unread)
+    for item, message in (*_unpaired(document, request.items, unread), *_ill_called(request, unread)):
         findings.append(replace(found_loss(Loss(item.at, "approximated", message), found.tools), kind=WARNING))
-    return Findings(sorted(set(findings)), found.tools)
+    return Findings(sorted(set(findings)), found.tools, unread)
 
 
 def _explained(one: Finding, near: str) -> Finding:
@@ -40,14 +43,32 @@ def _explained(one: Finding, near: str) -> Finding:
 
 Doubt = tuple[Item, str]
 """What is hardly meant as it is read, and why."""
+Places = Sequence[tuple[int, int]]
+"""Lines and columns, sorted: of faults that may be why a call, a result or a tool was not read."""
 
 
-def _unpaired(document: Document, items: Sequence[Item]) -> Iterator[Doubt]:
-    """Give results that answer no call, calls that nothing answers though the conversation goes on, and ids of two."""
+def _place(item: Item) -> tuple[int, int]:
+    """Return where an item begins."""
+    told = found_loss(Loss(item.at, "approximated", ""), (0, 0))
+    return told.line, told.column
+
+
+def _between(places: Places, start: tuple[int, int], end: tuple[int, int]) -> bool:
+    """Return whether one of these places is behind a start and before an end."""
+    at = bisect_left(places, start)
+    return at < len(places) and places[at] < end
+
+
+def _unpaired(document: Document, items: Sequence[Item], unread: Places) -> Iterator[Doubt]:
+    """Give results that answer no call, calls that nothing answers though the conversation goes on, and ids of two.
+
+    Where something between the two was not read, that may be the one that is missing.
+    """
     yield from _of_two(items, ToolCall if shows(document).call_id or not document.results else ToolResult)
     waiting: dict[int, ToolCall] = {}
     ids: dict[str | None, deque[int]] = {}
     answered = False  # whether a result stands behind what waits
+    begin = (0, 0)  # where calls began to wait
     for index, item in enumerate(items):
         if isinstance(item, ToolCall):
             waiting[index] = item
@@ -55,13 +76,14 @@ def _unpaired(document: Document, items: Sequence[Item]) -> Iterator[Doubt]:
         elif isinstance(item, ToolResult):
             answered = True
             call = _call_of(item, waiting, ids)
-            if call is None:
+            if call is None and not _between(unread, begin, _place(item)):
                 yield item, _orphaned(item, list(waiting.values()))
             waiting.pop(next(iter(waiting), -1) if call is None else call, None)
         elif isinstance(item, User) or (isinstance(item, Assistant) and answered):
             for one in waiting.values():
-                yield one, f"no result answers this call of {one.name!r}, and the conversation goes on behind it"
-            waiting, answered = {}, False
+                if not _between(unread, _place(one), _place(item)):
+                    yield one, f"no result answers this call of {one.name!r}, and the conversation goes on behind it"
+            waiting, answered, begin = {}, False, _place(item)
 
 
 def _call_of(result: ToolResult, waiting: Mapping[int, ToolCall], ids: Mapping[str | None, deque[int]]) -> int | None:
@@ -102,6 +124,8 @@ def _of_two(items: Sequence[Item], kind: type[ToolCall | ToolResult]) -> Iterato
 
 # Arguments.
 
+_SINGLE = ("function", "custom")
+"""Types of tools that are called by their own names."""
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "number": (int, float, Decimal),
@@ -113,28 +137,53 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def _ill_called(request: Request) -> Iterator[Doubt]:
-    """Give calls with arguments that their tool, as the transcript defines it, does not take."""
+def _ill_called(request: Request, unread: Places) -> Iterator[Doubt]:
+    """Give calls without a name, calls of tools that the transcript does not define though it defines some, and calls
+    with arguments that their tool, as it is defined, does not take."""
     tools: dict[str | None, Tool] = {tool.name: tool for tool in request.tools}
     for item in request.items:
         if isinstance(item, ToolsChange):
+            tools = {name: tool for name, tool in tools.items() if name not in item.removed}
             tools |= {tool.name: tool for tool in item.added}
-        elif isinstance(item, ToolCall) and not item.custom and (tool := tools.get(item.name)) is not None:
-            for message in _mismatches(item.arguments, tool.parameters):
-                yield item, f"{message}, as the tool {item.name!r} is defined here"
+        elif isinstance(item, ToolCall):
+            yield from ((item, message) for message in _wrong_in(item, tools, unread))
+
+
+def _wrong_in(call: ToolCall, tools: Mapping[str | None, Tool], unread: Places) -> Iterator[str]:
+    """Give what is wrong with a call. `tools`: those that are defined where it stands, by their names."""
+    place = _place(call)
+    tool = tools.get(call.name)
+    if not call.name:
+        if not _between(unread, place, (place[0] + 1, 0)):  # a fault of its own says it
+            yield "this call has an empty name"
+    elif tool is not None and not call.custom:
+        for message in _mismatches(call.arguments, tool.parameters):
+            yield f"{message}, as the tool {call.name!r} is defined here"
+    elif tool is None and _tells_all(tools, call) and not _between(unread, (0, 0), place):
+        near = get_close_matches(call.name, filter(None, tools), n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else f"; there is {', '.join(map(repr, islice(tools, 8)))}"
+        yield f"no tool {call.name!r} is defined here{hint}"
+
+
+def _tells_all(tools: Mapping[str | None, Tool], call: ToolCall) -> bool:
+    """Return whether all that may be called is among these: tools that servers run, and groups, have more names."""
+    return bool(tools) and not call.namespace and all(one.name and one.type in _SINGLE for one in tools.values())
 
 
 def _mismatches(arguments: str, parameters: Json | None) -> Iterator[str]:
-    """Give what a schema's types, lists of values and required members say against arguments."""
+    """Give what a schema's types, lists of values, and required and other members say against arguments."""
     schema = plain(parameters) if parameters is not None else None
     if not isinstance(schema, dict) or not is_object(arguments):
         return
     values = plain(Json(arguments.encode()))
     properties = schema.get("properties")
     properties = properties if isinstance(properties, dict) else {}
+    closed = schema.get("additionalProperties") is False and not schema.get("patternProperties")
     for key, value in values.items():
         declared = properties.get(key)
-        if isinstance(declared, dict) and (expected := _unlike(value, declared)):
+        if closed and key not in properties:
+            yield f"there is no argument {key!r}"
+        elif isinstance(declared, dict) and (expected := _unlike(value, declared)):
             yield f"the argument {key!r} must be {expected}"
     required = schema.get("required")
     for key in required if isinstance(required, list) else ():

@@ -40,10 +40,12 @@ def found_loss(loss: Loss, otherwise: tuple[int, int]) -> Finding:
 
 
 class Findings(Struct):
-    """All that is wrong with a transcript, and where its list of tools stands."""
+    """All that is wrong with a transcript, where its list of tools stands, and where something may stand that was not
+    read because of a fault."""
 
     all: list[Finding] = []
     tools: tuple[int, int] = (1, 1)
+    unread: list[tuple[int, int]] = []
 
 
 class Lines:
@@ -85,10 +87,12 @@ class Lines:
         except InvalidTranscript as error:
             self.keep(error)
 
-    def keep(self, error: InvalidTranscript) -> None:
-        """Keep an error, or raise it where nobody asks for all."""
+    def keep(self, error: InvalidTranscript, *, hides: bool = True) -> None:
+        """Keep an error, or raise it where nobody asks for all. `hides`: something there is not read because of it."""
         if self.found is None:
             raise error
+        if hides:
+            self.found.unread.append((error.line, error.column))
         self.found.all.append(Finding(error.line, error.column, FAULT, error.message, error.expected))
 
     def warn(self, position: int, message: str) -> None:

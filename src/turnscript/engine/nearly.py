@@ -17,7 +17,7 @@ _CLOSE = 0.8
 
 _TAG = re.compile(r"<{1,2}[^<>\s\\]{2,60}(?:>{1,2}|(?=\s))|\[/?[A-Za-z_]{2,20}\]")
 _AROUND = "<>/|[]"
-_BEFORE, _BEHIND = re.compile(r"(?:\A|[\n>\]])[ \t]*\Z"), re.compile(r"[ \t\r]*(?:\n|\Z|<)")
+_BEHIND = re.compile(r"[ \t\r]*(?:\n|\Z|<)")
 _LINE = re.compile(r"^(?=\S)", re.MULTILINE)
 _LABEL = re.compile(r"[^\s:<>\[\]\\]{2,24}:")
 
@@ -53,13 +53,14 @@ def near_marks(document: Document, text: str) -> Iterator[Near]:
 
 
 def _near_tags(document: Document, text: str) -> Iterator[Near]:
-    """Give tags that begin or end a line, or stand beside another, and are misspelt or have what no such tag has."""
-    known = _tags(document)
+    """Give tags that begin or end a line, begin a turn, or stand beside another, and are misspelt or have what no such
+    tag has."""
+    known, before = _tags(document), _before(document)
     for found in _TAG.finditer(text):
         tag, start, end = found[0], found.start(), found.end()
         closes, core = _split(tag)
         marks = known.closings if closes else known.openings
-        if not marks or not (_BEFORE.search(text[max(0, start - 80) : start]) or _BEHIND.match(text, end)):
+        if not marks or not (before.search(text, max(0, start - 80), start) or _BEHIND.match(text, end)):
             continue
         exact = marks.get(core)
         if exact is not None:
@@ -99,6 +100,14 @@ def _tags(document: Document) -> _Tags:
     openings = {core: tag for tag in tags for closes, core in [_split(tag)] if not closes}
     closings = {core: tag for tag in tags for closes, core in [_split(tag)] if closes}
     return _Tags(openings, closings, frozenset(core for core, tag in openings.items() if tag[-1] not in ">]"))
+
+
+@lru_cache(maxsize=64)
+def _before(document: Document) -> re.Pattern[str]:
+    """Return what stands before a tag that begins something: a line, another tag, or the opening of a turn."""
+    openings = [one.rsplit("\n", 1)[-1] for one in _openings(document) if not one.endswith((">", "]"))]
+    places = ["^" + re.escape(one) if one[0].isalnum() else re.escape(one) for one in openings if one]
+    return re.compile("|".join([r"(?:\A|[\n>\]]", *places]) + r")[ \t]*\Z", re.MULTILINE)
 
 
 def _split(tag: str) -> tuple[bool, str]:

@@ -77,7 +77,7 @@ def read_document(document: Document, text: str, found: Findings | None = None) 
             elif isinstance(block.kind, Segment):
                 if before is not None and _leads_to_call(document, before, block):
                     request.items.pop()
-                request.items.append(_read_item(document, block.kind, block))
+                request.items.append(_read_item(document, block.kind, block, lines))
             before = block
         except InvalidTranscript as error:
             lines.keep(error)
@@ -245,13 +245,19 @@ def _payload(document: Document, block: Block) -> Payload:
     return Payload(block.text, block.attributes, block.line + 1, layout_of(document).escape, block.open)
 
 
-def _read_item(document: Document, turn: Segment, block: Block) -> Item:
-    payload = turn.body.read(_payload(document, block))
+def _read_item(document: Document, turn: Segment, block: Block, lines: Lines) -> Item:
+    """Read a block as an item. Where all faults are asked for, one with a wrong payload is there without it."""
+    try:
+        payload = turn.body.read(_payload(document, block))
+    except InvalidTranscript as error:
+        lines.keep(error, hides=False)
+        payload = {"arguments": ""} if turn.kind == ToolCall.kind else {}
     fields, hints = read_attributes(block.attributes, turn.attributes, block.line)
     if turn.required and turn.required not in fields:
         message = f"{turn.open} needs the attribute {turn.required!r}"
         expected = f'{turn.required}="..."'
-        raise InvalidTranscript(message, line=block.line, column=1, expected=expected)
+        lines.keep(InvalidTranscript(message, line=block.line, column=1, expected=expected))
+        fields[turn.required] = ""
     return turn.item(**(payload | fields), hints=hints, open=block.open, at=f"line {block.line}")
 
 

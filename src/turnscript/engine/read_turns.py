@@ -536,7 +536,15 @@ class _Reader:
             self._note_flags(at, at + len(one))
         content = [escape.remove(one) for one in (text, rest) if one is not None]
         parts = [Text(text=one) for one in content]
+        self._note_other(cut)
         return [System(content=list(parts), at=self.lines.place(start))]
+
+    def _note_other(self, cut: Cut) -> None:
+        """Report instructions that stand in a turn in which the format writes none."""
+        if cut.turn in self.document.also_read:
+            written = self.layout.places[System.kind].turn.open.strip()
+            detail = f"what {cut.turn.open.strip()} opened is read as instructions, which {written} opens"
+            self._lose(cut.start, Loss(f"line {self.lines.at(cut.start)[0]}", "approximated", detail))
 
     def _tools(
         self, start: int, place: ToolsPlace, text: str, found: re.Match[str], request: Request
