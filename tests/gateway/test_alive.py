@@ -31,6 +31,7 @@ ENDLESS: Script = [STREAM, LARGE, FLOOD]
 SIGNS = {
     "anthropic-messages": b'event: ping\ndata: {"type":"ping"}\n\n',
     "openai-responses": b"event: response.in_progress\n",
+    "gemini": b'data: {"candidates":[{"content":{"parts":[{"text":""}],"role":"model"},"index":0}],',
 }
 """What an API says while it waits; the others comment."""
 KEEPALIVE = 0.1

@@ -86,7 +86,7 @@ def test_without_keys_no_name_of_others_that_leads_here_gets_anything(keyless: S
 
 @pytest.mark.parametrize("base", ["/v1/v1", "/", "//v1", "/v1/v1/v1", "/v1/"])
 def test_a_base_url_that_ends_in_a_slash_or_in_the_version_again_means_the_same(keyless: Stage, base: str) -> None:
-    for api in map(get_api, apis()):
+    for api in [api for api in map(get_api, apis()) if not api.serving.paths]:  # those whose base URL has the version
         keyless.play(answer("Hello"))
         url = keyless.url + base + api.endpoint.removeprefix("/v1")
         assert 200 == keyless.client.post(url, content=body_of(api, stream=False)).status_code

@@ -97,6 +97,8 @@ def _check_attributes(attributes: tuple[Attribute, ...], place: Table, fields: M
         if attribute.key in keys:
             raise unfit(f"{path}.key", f"the attribute {attribute.key!r} is declared twice", got=attribute.key)
         keys.add(attribute.key)
+        if not attribute.path and not attribute.written:
+            continue  # a word of before, which is looked over
         for key, field in (("path", attribute.path), ("fallback", attribute.fallback or attribute.path)):
             if field not in fields:
                 raise not_among(f"{path}.{key}", "no such field of the item", field, sorted(fields))
