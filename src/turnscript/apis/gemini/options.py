@@ -375,20 +375,22 @@ def write_tools(body: Body, writer: Writer) -> None:
             entry = entries.setdefault(number, {})
             if kind == _FUNCTIONS and not isinstance(value, Json):
                 entry.setdefault(_FUNCTIONS, []).append(value)
-            elif kind:
+            elif kind is not None:
                 entry[kind] = value
     if entries:
         body["tools"] = [entries[number] for number in sorted(entries)]
 
 
-def _written(rendering: Rendering, tool: Tool, at: str, *, native: bool, prefix: str = "") -> list[tuple[str, Any]]:
-    """What a tool is here: the members of its entry."""
+def _written(
+    rendering: Rendering, tool: Tool, at: str, *, native: bool, prefix: str = ""
+) -> list[tuple[str | None, Any]]:
+    """What a tool is here: the members of its entry, or None for an entry that says nothing."""
     if tool.type == "function" or (tool.type == "custom" and not native):
         return [(_FUNCTIONS, _function(rendering, tool, at, prefix))]
     if native and tool.type == _DECLARATION:
         return [(_FUNCTIONS, dict(tool.extra))]
     if native:
-        return list(tool.extra.items()) or [("", None)]
+        return list(tool.extra.items()) or [(None, None)]
     if tool.type != "namespace":
         rendering.lose(at, "dropped", f"a tool of type {tool.type!r} has no form here")
         return []

@@ -17,6 +17,7 @@ of the API that fits it best, or that its `url`, `path`, `endpoint` or `route` n
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -62,9 +63,11 @@ _ANSWERS = ("output", "choices", "response")
 _OF_RESPONSES = frozenset({"output", "choices", "usage", "status", "object", "error", "incomplete_details", "id"})
 _SETTINGS = frozenset({"audio", "options", "reasoning", "text", "thinking"})
 _UNREAD = CONVERSATIONAL - _SETTINGS | {"previous_response_id"}
+_CAPITAL = re.compile("(?<=[a-z])[A-Z]")
+"""Where an API that writes its members so has a word begin: `functionCall`."""
 _EMPTY = (b"null", b'""', b"[]", b"{}")
 
-_LOOKED_AT = frozenset({"messages", "input", "prompt", "request", "request_body", "inputs", "body"})
+_LOOKED_AT = frozenset({"messages", "contents", "input", "prompt", "request", "request_body", "inputs", "body"})
 
 
 class _Log(NamedTuple):
@@ -158,7 +161,7 @@ class ApiLog(Form):
             request = self.api.parse_request(bytes(spelled(log.request)))
         except InvalidInput as error:
             raise _moved(error, prefix) from None
-        for key in sorted(request.extra.keys() & _UNREAD):
+        for key in sorted(key for key in request.extra if _CAPITAL.sub(r"_\g<0>", key).lower() in _UNREAD):
             if bytes(request.extra[key]) not in _EMPTY:
                 message = f"{self.api.endpoint} does not read this as a part of the conversation in the row"
                 raise BadRow(Code.FORM, message, path=f"{prefix}.{key}")
