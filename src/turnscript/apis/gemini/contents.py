@@ -347,8 +347,13 @@ class Writer:
             content["role"] = None if slot == "null" else slot
         elif slot == ABSENT:
             del content["role"]
+        moved = False  # whether the last part stood in a result
         for item in items:
+            if moved and isinstance(item, User):
+                self.rendering.lose(item.at, "approximated", "joined with what the result before it holds")
+            before = len(parts)
             self.parts(item, parts)
+            moved = isinstance(item, ToolResult) and len(parts) > before + 1
             if item.hints is not None and item.hints.envelope:
                 self.rendering.put_envelope(content, item, message_path(item.at))
         if not parts:
