@@ -354,6 +354,7 @@ class Writer:
         ordered: list[Item] = []
         open_calls = called
         front, in_turn = 0, False
+        parted: Item | None = None  # the text between which and the next one a result stood that was moved
         for item in items:
             if side_of(item, SIDES) == "assistant":
                 if not in_turn:
@@ -367,9 +368,12 @@ class Writer:
             if isinstance(item, ToolResult) and self._source_id(item) in open_calls:
                 if front < len(ordered):
                     self.lose(item, "", "moved", "results come directly after their calls here")
+                    parted = ordered[-1]
                 ordered.insert(front, item)
                 front += 1
             else:
+                if parted is not None and parted is ordered[-1] and isinstance(item, User):
+                    self.lose(item, "", "approximated", "joined with the text before the results between them")
                 ordered.append(item)
         return ordered
 
