@@ -19,6 +19,7 @@ from turnscript.convert.verbs import unread
 from turnscript.core.conversation import calls
 from turnscript.core.exchange import alone, archived
 from turnscript.core.json_spelling import objects_in_one_spelling
+from turnscript.core.json_text import is_object
 from turnscript.core.logprobs import Candidate, TokenLogprob
 
 FEWER = fewer()
@@ -121,8 +122,7 @@ def test_what_another_api_cannot_tell_of_an_answer_is_listed(api_name: str, data
         named = [item.at for item in source.items if any(path.startswith(item.at) for path in paths)]
         arrived = ts.parse_response(converted.data, other_name)
         if not named and "$" not in paths:
-            spelled = replace(source, items=[*objects_in_one_spelling(source.items)])
-            assert texts_of(source) == texts_of(arrived) or texts_of(spelled) == texts_of(arrived)
+            assert spelled_alike(source) == spelled_alike(arrived)
         assert source.finish_reason == arrived.finish_reason or not ENDS.isdisjoint(paths)
 
 
@@ -144,6 +144,15 @@ def test_an_end_that_reads_back_as_another_is_listed(api_name: str, items: list[
     for data, lost in ((whole.data, whole.losses), (streamed, losses)):
         arrived = ts.parse_response(data, api_name)
         assert reason == arrived.finish_reason or "$.finish_reason" in [loss.path for loss in lost]
+
+
+def spelled_alike(response: ts.Response) -> list[tuple[str, str]]:
+    """What the parts of an answer say, with arguments that are objects in one spelling: some APIs have no other."""
+    items = [
+        replace(item, as_object=True) if isinstance(item, ts.ToolCall) and is_object(item.arguments) else item
+        for item in response.items
+    ]
+    return texts_of(replace(response, items=[*objects_in_one_spelling(items)]))
 
 
 def texts_of(response: ts.Response) -> list[tuple[str, str]]:

@@ -190,7 +190,8 @@ class Rendering:
         """Leave out a member of the body, whether it is a setting or unnamed, and report it."""
         if body.pop(key, None) is not None or key in self.extra:
             self.extra = {name: value for name, value in self.extra.items() if name != key}
-            self.lose_setting(key, "dropped", detail)
+            if all(loss.path != self.request.paths.get(key, f"$.{key}") for loss in self.losses):  # of one member
+                self.lose_setting(key, "dropped", detail)
 
     def lose_member(self, at: str, member: str, kind: LossKind, detail: str) -> None:
         """Report a difference in a member of the part or item at `at`, as the model calls it (`image.detail`)."""
