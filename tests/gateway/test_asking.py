@@ -21,14 +21,21 @@ from turnscript.gateway.headers import LOSSES, POLICY, REPORT
 from turnscript.gateway.reports import Reported, Reports
 from turnscript.gateway.visit import Encoded
 
-EACH = pytest.mark.parametrize("api", [api for api in APIS if not api.serving.paths], ids=named)
-"""The APIs whose bodies say the model and the limit at their top; Gemini's path and `generationConfig` do."""
+EACH = pytest.mark.parametrize("api", APIS, ids=named)
+NAMING = pytest.mark.parametrize("api", [api for api in APIS if not api.serving.paths], ids=named)
+"""The APIs whose bodies name the model, and no path does."""
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 COUNTED = [api for api in APIS if api.serving.count_path]
 CHAT, MESSAGES = get_api("openai-chat"), get_api("anthropic-messages")
 TEXT = get_api("openai-completions")
 LIMIT = 100
-LIMITS = {"max_tokens", "max_completion_tokens", "max_output_tokens"}
+LIMITS = {
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "generationConfig",
+    "generationConfig.maxOutputTokens",
+}
 STRICT = {POLICY: "error"}
 
 
@@ -422,7 +429,7 @@ def test_text_that_is_no_json_is_told_as_such_where_nothing_is_compressed(stage:
 # Who answers.
 
 
-@EACH
+@NAMING
 @BOTH
 @pytest.mark.parametrize("said", [{}, {"model": ""}, {"model": None}], ids=["missing", "empty", "null"])
 def test_an_answer_names_the_model_where_its_request_names_none(

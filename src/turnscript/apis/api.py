@@ -326,7 +326,7 @@ class StreamRenderer(Protocol):
 
     losses: list[Loss]
     takes_comments: bool
-    """Whether a comment may stand between its bytes, as in server-sent events."""
+    """A comment may stand between its bytes, as in server-sent events."""
 
     def start(self) -> bytes:
         """The bytes before the first event: that the answer has begun. Once; `send` sends them if nobody has."""

@@ -25,7 +25,7 @@ class Frame(Protocol):
 
     @property
     def takes_comments(self) -> bool:
-        """Whether a comment may stand between its bytes, as in server-sent events."""
+        """Return whether a comment may stand between its bytes, as in server-sent events."""
         ...
 
     def start(self) -> bytes:

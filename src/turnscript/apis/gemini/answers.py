@@ -375,7 +375,7 @@ _IN_TEXT = frozenset({"text", "thought"})
 
 
 class _Answer:
-    """What of an answer is written alike whole and streamed. `items`: those of a whole one."""
+    """Writes what is alike in whole answers and streams. `items`: those of a whole one."""
 
     def __init__(self, api: Api, request: Request, reply: Reply, items: list[Item], origin: str | None) -> None:
         self.api, self.request, self.reply = api, request, reply
@@ -520,7 +520,7 @@ class StreamWriter:
         return empty
 
     def idle(self) -> bytes:
-        """The same again, as often as it takes: clients do not read comments."""
+        """Return a chunk with an empty text, as often as it takes: clients do not read comments."""
         if self._ended or self._failed:
             return b""
         return self._framed(self._text[Assistant] % b'""')
@@ -606,7 +606,7 @@ class StreamWriter:
 
 
 def _without_text(part: Any) -> Body | None:
-    """What of a part its deltas have not said; None for one that they have."""
+    """Return what of a part its deltas have not said; None for one that they have."""
     if not isinstance(part, dict) or "text" not in part:
         return part
     rest = {key: value for key, value in part.items() if key not in ("text", "thought")}

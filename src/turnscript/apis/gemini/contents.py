@@ -158,11 +158,11 @@ def _read_text(members: dict[str, Json], at: str, model: bool | None) -> Part | 
 
 
 _KINDS: dict[str, type[Part]] = {"image/": Image, "audio/": Audio, "application/pdf": Document, "text/": Document}
-"""How media types of data begin that the model has a name for."""
+"""Media types of data that the model has a name for begin so."""
 
 
 def _kind_of(mime: str | None, data: str | None) -> type[Part] | None:
-    """What data of a type are in the model; None for a film, and for a text that is no base64."""
+    """Return the part that data of a type are in the model; None for a film, and for a text that is no base64."""
     kind = next((kind for start, kind in _KINDS.items() if (mime or "").startswith(start)), None)
     if kind is Document and mime != "application/pdf":
         try:
@@ -246,7 +246,7 @@ def said_in(response: Json) -> tuple[str, str | None]:
 
 
 def _is_bare(text: str) -> bool:
-    """Whether a text is an object and nothing around it."""
+    """Return whether a text is an object and nothing around it."""
     return text[:1] == "{" and text[-1:] == "}" and is_object_text(text)
 
 
@@ -267,7 +267,7 @@ def _wrapped(signature: str) -> str:
 
 
 _CALLED = {"redacted": "data", "encrypted": "encrypted_content", "item_id": "id"}
-"""What other APIs call members of items that have no place here."""
+"""Names members of items that have no place here as other APIs call them."""
 
 
 class Writer:

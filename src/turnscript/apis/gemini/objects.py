@@ -37,7 +37,7 @@ WORDS = {
     "response.candidates.content": "content",
     "response.usageMetadata": "usageMetadata",
 }
-"""What members of the model are called here, for losses."""
+"""Names members of the model as they are called here, for losses."""
 
 _TOP = "systemInstruction generationConfig toolConfig safetySettings cachedContent generateContentRequest serviceTier"
 _ANSWER = "usageMetadata modelVersion responseId promptFeedback createTime finishReason finishMessage"
@@ -79,12 +79,12 @@ def members_of(value: Json, at: str) -> dict[str, Json]:
 
 
 def is_object(value: Json | None) -> TypeGuard[Json]:
-    """Whether a value is an object."""
+    """Return whether a value is an object."""
     return value is not None and bytes(memoryview(value)[:1]) == b"{"
 
 
 def is_list(value: Json | None) -> TypeGuard[Json]:
-    """Whether a value is a list."""
+    """Return whether a value is a list."""
     return value is not None and bytes(memoryview(value)[:1]) == b"["
 
 

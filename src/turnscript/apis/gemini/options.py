@@ -384,7 +384,7 @@ def write_tools(body: Body, writer: Writer) -> None:
 def _written(
     rendering: Rendering, tool: Tool, at: str, *, native: bool, prefix: str = ""
 ) -> list[tuple[str | None, Any]]:
-    """What a tool is here: the members of its entry, or None for an entry that says nothing."""
+    """Return the members of its entry that a tool is here, with None as the name where an entry says nothing."""
     if tool.type == "function" or (tool.type == "custom" and not native):
         return [(_FUNCTIONS, _function(rendering, tool, at, prefix))]
     if native and tool.type == _DECLARATION:
