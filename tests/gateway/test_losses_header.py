@@ -149,6 +149,16 @@ def test_an_answer_that_was_kept_says_what_was_lost_in_it(keyed: tuple[Stage, di
     assert "0" != again.headers[LOSSES]
 
 
+@pytest.mark.parametrize(("store", "said"), [(True, "1"), (False, "0"), (None, "0")])
+def test_an_answer_that_no_path_gives_again_is_not_kept_and_says_so(
+    keyed: tuple[Stage, dict[str, str]], store: bool | None, said: str
+) -> None:
+    stage, tokens = keyed
+    stage.play(answer("Hello"))
+    body = body_of(get_api("openai-chat"), stream=False, store=store).replace(b'"m"', b'"default"')
+    assert said == stage.post(get_api("openai-chat"), body, {"x-api-key": tokens["anna"]}).headers[LOSSES]
+
+
 def test_an_answer_that_is_being_made_says_what_was_lost_so_far(keyed: tuple[Stage, dict[str, str]]) -> None:
     stage, tokens = keyed
     stage.play([HANG])

@@ -82,6 +82,12 @@ class Trained:
             )
 
 
+def _unkept(serving: Serving, request: Request) -> list[Loss]:
+    """Return what is lost where a client wants its answer kept, and the API has no path that gives one again."""
+    wanted = request.settings.store and serving.stored is None
+    return [Loss("$.store", "dropped", "answers of this API are not kept")] if wanted else []
+
+
 def warnings(told: Told) -> list[str]:
     """What the report of an answer says of it."""
     if not told.trained:
@@ -380,6 +386,7 @@ class Service:
         if serving.stored is not None:
             prepared.keep = serving.stored.asks(request)
             prepared.detached = serving.stored.detached(request) and fits
+        prepared.lose(_unkept(serving, request))
         id_ = f"{serving.id_prefix}{random_hex(16)}"
         prepared.reply = prepared.head_of_answer(id_, caller.policy, visit.request_id)
         if prepared.keep:
