@@ -142,13 +142,9 @@ class Place:
         # What a text must hold to need protection: how the one lead begins, anything, or what no text can hold.
         self.lead_of_tags = escape.leads[0][:1] if len(escape.leads) == 1 else "" if escape.leads else "\udfff"
         reads_content = self.body.plain and "content" in segment.item.__struct_fields__
-        silence = _silence(segment, turn, () if reads_content else segment.body.carries)
+        silent = _silent(segment, turn, () if reads_content else segment.body.carries)
         # The text of an item that says one and nothing else; None for all others.
-        self.only_text: Callable[[Any, Writer], str | None] = (
-            eval(f"lambda item, out: {_ONE_TEXT} and {silence} else None", {"Text": Text})
-            if reads_content
-            else self.body.only_text(eval(f"lambda item: {silence}"))
-        )
+        self.only_text = _only_text(silent) if reads_content else self.body.only_text(silent)
         self._unshown, self.unshown_fields = _getter(segment, turn)
         self._nothing = tuple(_NOTHING.get(field) for field in self.unshown_fields)
 
@@ -422,32 +418,42 @@ def _global_literals(document: Document) -> Iterator[str]:
         yield from (tag for segment in turn.also_read for tag in tags_in(segment.open))
 
 
-_ONE_TEXT = "part.text if len(content := item.content) == 1 and type(part := content[0]) is Text and not part.extra"
+def _silent(segment: Segment, turn: Turn, carried: Iterable[str]) -> Callable[[Any], bool]:
+    """Return whether an item says nothing beside a text, and is complete. `carried`: what the text is made of.
 
-
-def _silence(segment: Segment, turn: Turn, carried: Iterable[str]) -> str:
-    """Return the condition, as Python, that an `item` says nothing beside a text, and is complete. All items are asked,
-    and written out it takes a third of an `attrgetter` and a comparison. `carried`: what the text is made of. Prompts
-    do not show the shape of a content, nor where it stood, unless the table has an attribute for that.
+    Prompts do not show the shape of a content, nor where it stood, unless the table has an attribute for that.
     """
-    hidden = {"content", "as_object", "at", "seal", *carried}
+    hidden = {"content", "as_object", "at", "seal", "hints", *carried}
     if turn.speaks:
         hidden.add("raw")
         if segment.kind in ("tool_result", "tool_call"):
             told = {field for one in segment.attributes for field in (one.path, one.fallback) if one.written}
             hidden |= {"id", "name"} - told
-    silence = " and ".join([_is_silent(field) for field in segment.item.__struct_fields__ if field not in hidden])
-    if any(one.path.startswith("hints.") for one in (*segment.attributes, *turn.attributes)):
-        return silence
-    shape_alone = "not ((said := item.hints).turn or said.envelope or said.attributes)"
-    return silence.replace(none := _is_silent("hints"), f"({none} or {shape_alone})")
+    fields = [*(field for field in segment.item.__struct_fields__ if field not in hidden), "hints"]
+    said, nothing = attrgetter(*fields), tuple([_NOTHING.get(field) for field in fields])
+    shows_hints = any(one.path.startswith("hints.") for one in (*segment.attributes, *turn.attributes))
+
+    def silent(item: Any) -> bool:
+        if (told := said(item)) == nothing:
+            return True
+        hints = told[-1]
+        if hints is None or shows_hints or hints.turn or hints.envelope or hints.attributes:
+            return False
+        return bool(told[:-1] == nothing[:-1])
+
+    return silent
 
 
-def _is_silent(field: str) -> str:
-    nothing = _NOTHING.get(field)
-    if nothing is None:
-        return f"item.{field} is None"
-    return f"item.{field} == {nothing!r}" if nothing else f"not item.{field}"
+def _only_text(silent: Callable[[Any], bool]) -> Callable[[Any, Writer], str | None]:
+    """Return what gives the text of an item that says one and nothing else."""
+
+    def only_text(item: Any, out: Writer) -> str | None:
+        content = item.content
+        if len(content) == 1 and type(part := content[0]) is Text and not part.extra and silent(item):
+            return part.text
+        return None
+
+    return only_text
 
 
 def _getter(segment: Segment, turn: Turn) -> tuple[Callable[[Any], Any], tuple[str, ...]]:
