@@ -63,7 +63,8 @@ def everything(request: ts.Request) -> str:
             return bytes(value).decode()
         return msgspec.structs.asdict(value) if isinstance(value, msgspec.Struct) else repr(value)
 
-    return msgspec.json.encode([request.conversation, request.hints], enc_hook=plainly).decode() + repr(request.unread)
+    said = [request.conversation, request.hints, request.settings.thoughts]
+    return msgspec.json.encode(said, enc_hook=plainly).decode() + repr(request.unread)
 
 
 def writes_json(name: str) -> bool:
@@ -357,21 +358,66 @@ def test_an_answer_that_has_begun_goes_on_where_its_prompt_ends(
     assert (format_.document.flattened and begun is ts.Assistant) or prompt.text == again.text
 
 
+def literals_of(format_: Format) -> list[str]:
+    """Each line of a format's control literals."""
+    lines = (line.strip() for literal in document_literals(format_.document) for line in literal.split("\n"))
+    return list(dict.fromkeys(line for line in lines if line))
+
+
+def is_silent(format_: Format, transcript: str, changed: str) -> bool:
+    """Whether a changed transcript is read as it was before, without a word."""
+    try:
+        read = format_.parse(changed)
+    except ts.InvalidTranscript:
+        return False
+    return not read.unread and without_lines(read) == without_lines(format_.parse(transcript))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_literal_that_stands_twice_is_kept_told_or_refused(name: str) -> None:
-    """Each opening and closing of a turn, a block or a group, at each place where it stands."""
+    """Each at each place where it stands."""
     format_ = ts.get_format(name)
-    turns = [literal for turn in format_.document.turns for literal in (turn.open, turn.close)]
-    blocks = [literal for place in layout_of(format_.document).places.values() for literal in (place.open, place.close)]
-    literals = {one.strip() for one in (*turns, *blocks) if one.strip()}
     for source in (SPOKEN, TWICE):
         transcript = str(format_.render(source).value)
-        kept = without_lines(format_.parse(transcript))
-        for literal in literals:
+        for literal in literals_of(format_):
             for found in re.finditer(re.escape(literal), transcript):
                 doubled = transcript[: found.end()] + literal + transcript[found.end() :]
-                try:
-                    read = format_.parse(doubled)
-                except ts.InvalidTranscript:
-                    continue
-                assert read.unread or without_lines(read) != kept, f"{literal} at {found.start()}"
+                assert not is_silent(format_, transcript, doubled), f"{literal} at {found.start()}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+@FEWER
+@given(data=st.data(), source=st.sampled_from([SPOKEN, TWICE]))
+def test_a_literal_beside_another_is_kept_told_or_refused(name: str, data: st.DataObject, source: ts.Request) -> None:
+    """Explanations of the system turn are many lines and no literals of their own: those that look like marks are."""
+    format_ = ts.get_format(name)
+    transcript = str(format_.render(source).value)
+    marks = st.sampled_from([one for one in literals_of(format_) if re.search(r"[<>\[\]:|]", one)])
+    places = re.finditer(re.escape(data.draw(marks.filter(transcript.__contains__))), transcript)
+    found, literal = data.draw(st.sampled_from([*places])), data.draw(marks)
+    place = data.draw(st.sampled_from([found.start(), found.end()]))
+    changed = transcript[:place] + literal + transcript[place:]
+    note(changed)
+    assert not is_silent(format_, transcript, changed)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_closing_that_is_left_out_is_kept_told_or_refused(name: str) -> None:
+    """Of a turn, a block, a group or the tool list, at each place where it stands.
+
+    What says that there is no thought may be left out.
+    """
+    format_ = ts.get_format(name)
+    places = [*layout_of(format_.document).places.values()]
+    tools = format_.document.tools_place
+    closings = {one.close for one in (*format_.document.turns, *places, *((tools,) if tools else ()))}
+    closings |= {place.segment.group.close for place in places if place.segment.group is not None}
+    for source in (SPOKEN, TWICE):
+        transcript = str(format_.render(source).value)
+        for literal in {one.strip() for one in closings} - {
+            "",
+            *(turn.no_thought.strip() for turn in format_.document.turns),
+        }:
+            for found in re.finditer(re.escape(literal), transcript):
+                without = transcript[: found.start()] + transcript[found.end() :]
+                assert not is_silent(format_, transcript, without), f"{literal} at {found.start()}"

@@ -47,7 +47,7 @@ class BracedTools(ToolTexts):
 
     def read(self, payload: Payload) -> list[Tool]:
         """Return the definitions."""
-        said = [one for one in payload.text.split(self.apart) if one.strip()]
+        said = payload.text.split(self.apart) if payload.text.strip() else []
         return [self._tool(one, payload, index) for index, one in enumerate(said)]
 
     def _tool(self, text: str, payload: Payload, index: int) -> Tool:

@@ -370,6 +370,7 @@ class TurnParser(LooseSteps):
             return
         self._read(literal)
         if do is Do.CLOSE and place is not None:
+            self._note_unseen(place, start + len(literal))
             self._end_part()
             self._enter_gap(place.kind, self._group)
         elif do is Do.NEXT:
@@ -392,6 +393,13 @@ class TurnParser(LooseSteps):
         if self._group_raw and self._group is not None:
             self._call_issue("empty_calls", "marks of calls, and no call in them", end, dropped=True)
         self._group_raw = []
+
+    def _note_unseen(self, place: Place, end: int) -> None:
+        """Report, strictly, an empty thought that no item has. At the start of a turn it says that there is none."""
+        if not self._strict or self._part is not None or not place.unseen_if_empty:
+            return
+        if self._index >= 0 or "".join(self._pending).strip() != place.turn.no_thought.strip():
+            self._call_issue("empty_thinking", "an empty thought, which no item has", end, dropped=True)
 
     def _leave_group(self, literal: str, end: int) -> None:
         """End a group of calls, which may have none."""
@@ -467,6 +475,7 @@ class TurnParser(LooseSteps):
             self._miss_close(0, ended=True)
         elif step == self._gap:
             self.ends_between = self._group is None
+            self.missing = "" if self._group is None else self._group.close.strip()
             self._note_empty(len(self._held))
             if self._strict and not self._held and not self._offset:
                 self._between("", None)
@@ -477,7 +486,7 @@ class TurnParser(LooseSteps):
             return
         if self._strict and self._part is None:
             self._start(place)  # it has no text, but it is open, so it is not what stands for none
-        self.stays_open = bool(place.close)
+        self.stays_open, self.missing = bool(place.close), place.close.strip()
         if place.kind == "thinking" and not self._may_stay_open:
             if self._strict:
                 self._fail(f"{place.close.strip()} is missing", len(self._held))

@@ -34,6 +34,7 @@ from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartSt
 from turnscript.core.json_text import json_of
 from turnscript.core.losses import Loss, LossKind
 from turnscript.engine.attributes import SPOKEN, read_word
+from turnscript.engine.borders import tag_line_end, tool_list_closings, tool_list_opening, turn_labels, turn_openings
 from turnscript.engine.correlate import correlate
 from turnscript.engine.escape import Escape
 from turnscript.engine.jsonscan import value_end, values_end
@@ -141,6 +142,7 @@ class _Reader:
         self._stays_open = False
         self.behind: tuple[int, str] = 0, ""  # white space at the end of all
         self._ends_between = False
+        self._missing = ""
         self._unsaid = False  # whether the first system turn had no text of its own
         place = document.tools_place
         self._apart = place.open.strip() if place is not None and place.apart else ""
@@ -171,8 +173,7 @@ class _Reader:
                 continue
             turn = next((turn for turn in ordered if text.startswith(turn.open.rstrip("\n"), start)), None)
             if turn is not None:
-                body, attributes = self._header(turn, start + len(turn.open.rstrip("\n")))
-                body += len(turn.no_thought) if text.startswith(turn.no_thought, body) else 0
+                body, attributes = self._begin(turn, start, before)
             elif (turn := self._unmarked(before)) is not None:
                 body, attributes = position, {}
             else:
@@ -251,7 +252,7 @@ class _Reader:
             message += f"; did you mean {near}?"
         self.lines.note(position, message, openings)
         anywhere = all(turn.close for turn in self.document.turns)
-        pattern = _openings(self.document) if anywhere else _labels(self.document)
+        pattern = turn_openings(self.document) if anywhere else turn_labels(self.document)
         found = pattern.search(self.text, position + 1, end)
         return found.start() if found else end
 
@@ -280,12 +281,30 @@ class _Reader:
             return line_end, attributes
         return line_end + len(newlines), attributes
 
+    def _begin(self, turn: Turn, start: int, before: Turn | None) -> tuple[int, dict[str, str]]:
+        """Read the opening of a turn behind another; gives where its text begins, and its attributes."""
+        if turn.open and not turn.is_marked(before):
+            self._tell(start, "approximated", f"{turn.open.strip()} is not written behind the turn before it")
+        body, attributes = self._header(turn, start + len(turn.open.rstrip("\n")))
+        return self._unthinking(turn, body), attributes
+
+    def _unthinking(self, turn: Turn, position: int) -> int:
+        """Return where a turn goes on behind what says that it has no thought, which it says once."""
+        if not turn.no_thought or not self.text.startswith(turn.no_thought, position):
+            return position
+        behind, mark = position + len(turn.no_thought), turn.no_thought.strip()
+        again = _BLANK.match(self.text, behind).end()  # type: ignore[union-attr]
+        thoughts = [one.open.strip() for one in turn.segments if one.kind == Thinking.kind and one.open.strip()]
+        if self.text.startswith((mark, *thoughts), again):
+            self._tell(position, "dropped", f"{mark} says that there is no thought, and the turn goes on with one")
+        return behind
+
     def _cut(self, turn: Turn, start: int, end: int, attributes: dict[str, str], *, after: int) -> tuple[Cut, int]:
         """Cut out a turn whose text begins at a place; gives where it ends, which is behind `after`."""
         text = self.text
         if not turn.close:
             flattened = self.document.flattened
-            found = _labels(self.document).search(text, max(start - 1, 0) if flattened else start, end)
+            found = turn_labels(self.document).search(text, max(start - 1, 0) if flattened else start, end)
             stop = found.start() if found else end
             if found is not None or not flattened:
                 return Cut(turn, text[start:stop], start, attributes, open=False), stop
@@ -322,7 +341,7 @@ class _Reader:
 
         Where all faults are asked for, it ends where a turn begins, behind `after`, and that is one.
         """
-        pattern, checks = _openings(self.document, protected=True), self.lines.found is not None
+        pattern, checks = turn_openings(self.document, protected=True), self.lines.found is not None
         begun = pattern.search(self.text, max(start, after + 1), end) if checks else None
         stop = self.text.find(close, start, end if begun is None else begun.start())
         if not checks:
@@ -390,6 +409,8 @@ class _Reader:
         elif items[-1].open and not cut.open and close:  # for who asks for all that is wrong, `doubts` says it
             detail = f"a text in the last turn has no end, so it goes on, and {close} is left out"
             self.unread.append(Loss(self.lines.place(end), "dropped", detail))
+        elif self._missing and not cut.open:
+            self._tell(end, "approximated", f"{self._missing} is missing, and is read as if it stood here")
 
     def _inside(self, cut: Cut, text: str, start: int, tools: Mapping[str, Tool]) -> list[Item]:
         """Return any turn's text as items, by its segments."""
@@ -409,6 +430,7 @@ class _Reader:
         try:
             events = [*parser.feed(text), *parser.close()]
             self._stays_open, self._ends_between = parser.stays_open, parser.ends_between
+            self._missing = parser.missing
             faults = parser.faults or []
         except Malformed as error:
             faults = [error]
@@ -516,7 +538,7 @@ class _Reader:
         text, trailing = self._flags(text) if first else (text, [])
         end = start + len(text)
         if first and place is not None:
-            found = _tools_pattern(place, self.document.flattened).search(text)
+            found = tool_list_opening(place, self.document.flattened).search(text)
             if found is not None and place.order == BEFORE and not found.start():
                 behind = self._tools_before(start, place, text[found.end() :], request)
                 has_tools, text = behind is not None, text if behind is None else behind
@@ -584,7 +606,7 @@ class _Reader:
 
     def _closed(self, start: int, place: ToolsPlace, inner: str) -> str:
         """Return a tool list up to its closing. Behind that nothing may stand but what is known."""
-        patterns = _closings(place, self.document.flattened)
+        patterns = tool_list_closings(place, self.document.flattened)
         found = next((last for last in (_last_match(one, inner) for one in patterns) if last is not None), None)
         close = place.close.strip()
         if found is None:
@@ -627,74 +649,13 @@ class _Reader:
 def _unix_lines(document: Document, text: str) -> str:
     """Return the text with LF line ends if its first tag line ends in CRLF; else CR is content (requirements D-X-8)."""
     first = text.find("\n")
-    tag_line = _tag_line(document)
+    tag_line = tag_line_end(document)
     if first > 0 and tag_line is not None:
         found = tag_line.search(text)
         first = -1 if found is None else found.end() - 1
     return text.replace("\r\n", "\n") if first > 0 and text[first - 1] == "\r" else text
 
 
-@lru_cache(maxsize=64)
-def _tag_line(document: Document) -> re.Pattern[str] | None:
-    """Return the end of a tag's line, where the first line may end in a content. None where it never does."""
-    turns = document.known_turns
-    if document.flattened or all(f"{turn.open}{turn.head_end}".endswith("\n") for turn in turns):
-        return None
-    openings = [turn.open for turn in turns] + [one.open for turn in turns for one in turn.segments]
-    bare = {role for turn in turns for role in turn.behind}  # behind which a content may begin at once
-    tags = [turn.close for turn in turns if turn.close and turn.role not in bare]
-    tags += [one for one in openings if one.endswith("\n")]
-    if document.tools_place is not None:
-        escape = layout_of(document).escape
-        tags += [line for line in document.tools_place.open.split("\n")[:-1] if escape.holds(line)]
-    patterns = [re.escape(tag.strip()) for tag in tags]
-    labelled = [turn for turn in turns if any("\n" in segment.body.literals for segment in turn.segments)]
-    patterns += [rf"{re.escape(f'{turn.open}{turn.head_end}')}[^\r\n]*" for turn in labelled]  # the label's own line
-    return re.compile(rf"(?:{'|'.join(patterns) or '(?!)'})[ \t]*\r?\n")
-
-
-@lru_cache(maxsize=64)
-def _openings(document: Document, protected: bool = False) -> re.Pattern[str]:
-    """Return what opens a turn, or a tool list that stands in none. `protected`: only what no content holds."""
-    literals = [turn.open.rstrip() for turn in document.known_turns if turn.open]
-    if document.tools_place is not None and document.tools_place.apart:
-        literals.append(document.tools_place.open.strip())
-    if protected:
-        literals = list(filter(layout_of(document).escape.holds, literals))
-    return re.compile("|".join(map(re.escape, sorted(literals, key=len, reverse=True))) or r"(?!)")
-
-
-@lru_cache(maxsize=64)
-def _labels(document: Document) -> re.Pattern[str]:
-    """Return where a turn without a closing ends: a separator with a label behind it."""
-    labels = "|".join(re.escape(turn.open.rstrip()) for turn in document.known_turns if turn.open)
-    return re.compile(rf"{re.escape(document.separator)}(?={labels})")
-
-
-@lru_cache(maxsize=64)
-def _tools_pattern(place: ToolsPlace, flattened: bool) -> re.Pattern[str]:
-    """Return the opening of a tool list, with its joint where a text stands before it."""
-    before = rf"(?:\A|{_loose(place.joint, flattened)})" if place.joint else ""
-    ahead = r"(?=[\[{])" if place.continued else ""
-    return re.compile(f"{before}{_loose(place.open, flattened)}{ahead}")
-
-
-@lru_cache(maxsize=64)
-def _closings(place: ToolsPlace, flattened: bool) -> list[re.Pattern[str]]:
-    """Return the closing of a tool list, whole; without its footer; and with other texts behind it."""
-    close = place.close.strip()
-    core = close.removesuffix(place.footer.strip()).strip()
-    behind = "|".join(_loose(text, flattened) for text in place.also_behind)
-    others = [rf"{_loose(core, flattened)}\s*(?:{behind})"] if behind else []
-    return [re.compile(one) for one in (*others, _loose(close, flattened), _loose(core, flattened)) if one]
-
-
 def _last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
     found = deque(pattern.finditer(text), maxlen=1)
     return found[0] if found else None
-
-
-def _loose(literal: str, flattened: bool) -> str:
-    """Return a pattern for a literal. Where blank lines mean nothing, others may have written some."""
-    escaped = re.escape(literal)
-    return escaped.replace("\\\n", "\n+") if flattened else escaped

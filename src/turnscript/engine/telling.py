@@ -87,6 +87,7 @@ class Teller(OneStream, ABC):
         "ends_between",
         "faults",
         "lead",
+        "missing",
         "stays_open",
         "stops",
         "unread",
@@ -97,6 +98,7 @@ class Teller(OneStream, ABC):
     ) -> None:
         self.stays_open = False  # whether the text ended inside a thought
         self.ends_between = False  # whether it ended behind what is closed
+        self.missing = ""  # the closing of what is not closed at the end
         self.stops: Sequence[str] = ()  # what a backend may have taken away at the end
         self.lead = states.turn.lead  # white space that the model writes first, and that is not of its text
         self.unread: list[tuple[Item, Loss]] = []  # strictly: what of a call is not kept as it stands

@@ -211,10 +211,13 @@ class JsonTools(ToolTexts):
         """Return any JSON objects one after the other, with commas or without."""
         text, escape = payload.text, payload.escape
         for literal in self.literals if self.tag else ():
-            text = text.replace(literal, " ")  # which no definition holds
+            text = text.replace(literal, " " * len(literal))  # which no definition holds
         escape = _augmented(escape, self.rules) if self.rules else escape
         values = _json_values(escape.remove(text), payload)
-        return [self._tool(value, place, index) for index, (value, place) in enumerate(values)]
+        tools = [self._tool(value, place, index) for index, (value, place) in enumerate(values)]
+        if self.tag and (wrong := _wrong_tag(payload.text, self.literals, len(tools))) is not None:
+            payload.lose(f"[{wrong}]", "approximated", f"each definition stands in a {self.literals[0]} of its own")
+        return tools
 
     def _tool(self, text: str, payload: Payload, index: int) -> Tool:
         wrapper: dict[str, Json] = {}
@@ -413,8 +416,8 @@ def _json_values(text: str, payload: Payload) -> Iterator[tuple[str, Payload]]:
     """Give the JSON objects in a text, also inside one array, each with its place."""
     text = text.rstrip()
     position, lines = len(text) - len(text.lstrip()), Lines(text)
-    if text.startswith("[", position):
-        position, text = position + 1, text.removesuffix("]")
+    if text.startswith("[", position) and text.endswith("]"):
+        position, text = position + 1, text[:-1]
     while rest := re.compile(r"[\s,]*").match(text, position):
         position = rest.end()
         if position >= len(text):
@@ -422,6 +425,17 @@ def _json_values(text: str, payload: Payload) -> Iterator[tuple[str, Payload]]:
         end = _json_end(text, position, payload)
         yield text[position:end], replace(payload, line=payload.line + lines.at(position)[0] - 1)
         position = end
+
+
+def _wrong_tag(text: str, literals: tuple[str, ...], count: int) -> int | None:
+    """Return which of `count` definitions does not stand in a tag of its own, None if each does."""
+    opening, closing = literals
+    pieces = re.split(f"({re.escape(opening)}|{re.escape(closing)})", text)
+    for index in range(count):
+        between, before, said, behind, *_ = *pieces[4 * index : 4 * index + 4], "", "", "", ""
+        if between.strip(" \t\n,") or before != opening or not said.strip() or behind != closing:
+            return index
+    return max(count - 1, 0) if len(pieces) != 4 * count + 1 or pieces[-1].strip() else None
 
 
 def members_once(text: str, payload: Payload, at: str) -> dict[str, Json]:
