@@ -14,7 +14,8 @@ from tests.strategies import jsontext
 from tests.strategies.events import NAMES, cut_anywhere, event_lists, head_of
 from turnscript.apis.api import Api, Calls, Reply
 from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
-from turnscript.core.json_text import Beginning, is_object, respell
+from turnscript.core.json_spelling import in_one_spelling
+from turnscript.core.json_text import Beginning, is_object
 
 FEWER = fewer()
 CHATS = [name for name in ts.apis() if ts.get_api(name).endpoint != "/v1/completions"]
@@ -36,6 +37,13 @@ def read(api: Api, data: bytes) -> ts.Response:
 
 def call_of(arguments: str, **more: Any) -> ts.ToolCall:
     return ts.ToolCall(name="write", arguments=arguments, id="call_1", **more)
+
+
+def test_white_space_in_a_piece_of_its_own_keeps_no_arguments_back() -> None:
+    renderer, call = ts.get_api("anthropic-messages").stream_renderer(asked()), call_of(' {"a":true}')
+    for event in (PartStart(0, head_of(call)), PartDelta(0, " ")):
+        assert renderer.send([event]) in (b"", renderer.start())
+    assert rb'" {\"a\":true}"' in renderer.send([PartDelta(0, '{"a":true}')])
 
 
 @pytest.mark.parametrize("name", CHATS)
@@ -61,7 +69,7 @@ def test_what_was_told_of_arguments_is_told_to_the_client_at_once(
     response = ts.fold(events + parser.close())
     (item,) = response.items
     assert isinstance(item, ts.ToolCall)
-    spelled = respell(arguments) if name == "gemini" else arguments
+    spelled = in_one_spelling(arguments) if name == "gemini" else arguments
     assert (tool, spelled, "tool_calls") == (item.name, item.arguments, response.finish_reason)
 
 

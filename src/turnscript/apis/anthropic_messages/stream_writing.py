@@ -246,7 +246,7 @@ class StreamWriter:
 
     def _tell(self, text: str) -> None:
         """More of the part that is sent as it is said."""
-        if self._kind == "tool_use" and (self._sent or not is_object(text)):
+        if self._kind == "tool_use" and (self._sent or self._ahead or not is_object(text)):
             text = self._ahead + self._input.take(text)
             self._ahead = "" if self._sent or text.strip(_BLANKS) else text
         if not text or self._ahead:
