@@ -42,6 +42,7 @@ from turnscript.gateway.listing import (
 )
 from turnscript.gateway.reach import Pages, pages_told
 from turnscript.gateway.service import Service
+from turnscript.gateway.sockets import Sockets
 from turnscript.gateway.visit import MEMBERS
 
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
@@ -76,15 +77,23 @@ class Application:
         }
         self._router = Router(self.routes, redirect_slashes=False, default=self._nothing_here)
         self._app = Pages(self._guarded, lambda: pages_told(service.config.server))
+        self.sockets: dict[str, Asgi] = {
+            path: Sockets(service, api, self._app)
+            for api in self._apis
+            if api.serving.stored is not None
+            for path in (api.endpoint, api.endpoint.removeprefix("/v1"))
+        }
+        """What answers over a WebSocket, by path."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            await (self._live(receive, send) if scope["type"] == "lifespan" else _refuse_socket(send))
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
             return
         root = scope.get("root_path", "")
         if root and scope["path"].startswith(root):  # of what it is mounted in
             scope = {**scope, "path": scope["path"].removeprefix(root) or "/", "root_path": ""}
-        await self._app(scope, receive, send)
+        answer = self._app if scope["type"] == "http" else self.sockets.get(scope["path"], _refuse_socket)
+        await answer(scope, receive, send)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -250,7 +259,8 @@ def _as_array(send: Any) -> Any:
     return sent
 
 
-async def _refuse_socket(send: Any) -> None:
+async def _refuse_socket(scope: Any, receive: Any, send: Any) -> None:
+    await receive()
     await send({"type": "websocket.close"})
 
 

@@ -3,6 +3,7 @@
 A connection stands between its socket and the protocol that uvicorn has for one. It reads with httptools, and passes on
 heads that are whole, each in one spelling, with their bodies behind them, and the next request once the one before is
 answered. So uvicorn never meets half a head, an offer of another protocol, lines behind a body, or a request too early.
+Behind the handshake of a WebSocket uvicorn reads itself.
 Where an answer ends is learned from the application, which uvicorn calls by way of `through`.
 
 A client that makes the server wait is cut: for its head, for its next request, for the rest of a body whose request was
@@ -14,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Container, Iterable
 from contextvars import ContextVar
 from time import monotonic
 from typing import Any, ClassVar
@@ -42,6 +43,8 @@ _LAST = "".join([f"{name}: {value}\r\n" for name, value in NONE_LOST.items()]).e
 _TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\n%bcontent-length: 0\r\n\r\n" % _LAST
 _INVALID = "Invalid HTTP request received."
 _NO_REQUEST = b"HTTP/1.1 400 Bad Request\r\n%bcontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n\r\n%b"
+_KEY = 24
+"""How long the key of a handshake is, in base64 (RFC 6455, 4.1)."""
 _TLS = b"\x16\x03"
 """How a client begins that was told https://. No head of HTTP begins so."""
 _ARRIVING: ContextVar[Connection | None] = ContextVar("_ARRIVING", default=None)
@@ -61,6 +64,8 @@ class Connection(asyncio.Protocol):
 
     settings: ClassVar[Settings]
     there: ClassVar[set[Connection]]
+    sockets: ClassVar[Container[str]] = ()
+    """The paths on which a WebSocket may be had."""
 
     def __init__(self, **of_uvicorn: Any) -> None:
         self._of_uvicorn = of_uvicorn
@@ -71,6 +76,7 @@ class Connection(asyncio.Protocol):
         self._headers: list[tuple[bytes, bytes]] = []
         self._url = self._again = b""
         self._chunked = False
+        self._is_socket = False
         self._in_head = True
         self._size = 0
         """Bytes of the reads since the last one that held some of a body, or the end of a request."""
@@ -137,6 +143,8 @@ class Connection(asyncio.Protocol):
                 self._parser.feed_data(data)
                 break
             except httptools.HttpParserUpgrade as offer:
+                if self._is_socket:
+                    break  # uvicorn reads what follows
                 data = data[offer.args[0] :]
             self._parser = self._new_parser()
             self._parser.feed_data(self._again)
@@ -160,7 +168,7 @@ class Connection(asyncio.Protocol):
         if method == b"CONNECT":
             raise ValueError("nothing lies behind this server")  # ends the parsing
         lines = [b"%b %b HTTP/%b" % (method, self._url, version.encode())]
-        if self._parser.should_upgrade():
+        if self._parser.should_upgrade() and not self._wants_socket(method):
             lines += [b"%b: %b" % (name, _without_offer(name, value)) for name, value in self._headers]
             self._again = b"\r\n".join(lines) + b"\r\n\r\n"
             return
@@ -176,6 +184,19 @@ class Connection(asyncio.Protocol):
             self._served = (HttpToolsProtocol if version == "1.1" else H11Protocol)(**self._of_uvicorn)
             self._served.connection_made(self.transport)
         self._requests.append(_Request([head]))
+        self._is_socket = self._parser.should_upgrade()
+
+    def _wants_socket(self, method: bytes) -> bool:
+        """Return whether a request is the handshake of a WebSocket, on a path that has one, and nothing waits."""
+        said = {name.lower(): value for name, value in self._headers}
+        return (
+            method == b"GET"
+            and self._url.partition(b"?")[0].decode("latin-1") in self.sockets
+            and said.get(b"upgrade", b"").lower() == b"websocket"
+            and said.get(b"sec-websocket-version") == b"13"
+            and len(said.get(b"sec-websocket-key", b"")) == _KEY
+            and not self._requests
+        )
 
     def on_body(self, body: bytes) -> None:
         self._size = 0
@@ -227,12 +248,14 @@ class Connection(asyncio.Protocol):
 
     def look(self, now: float) -> None:
         """Close the connection if its client has made the server wait for too long."""
+        if self._is_socket and self.transport.is_closing():
+            self.there.discard(self)  # uvicorn has the connection, and is told of its end
         left = self.transport.get_write_buffer_size()
         if left != self._left or not left:
             self._left, self._left_since = left, now
         elif now - self._left_since > UNTAKEN:
             self.transport.abort()
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self._is_socket:
             return
         if not self._requests:
             if now - self._since > (self.settings.header_timeout if self._in_head else self.settings.idle_timeout):
@@ -278,7 +301,8 @@ def through(app: Any) -> Any:
             last = message["type"] == "http.response.body" and not message.get("more_body", False)
             return connection.end_answer(send, message) if last else send(message)
 
-        scope["extensions"] = {CUT: {"cut": connection.transport.abort}}
+        cut = {CUT: {"cut": connection.transport.abort}}
+        scope["extensions"] = cut if scope["type"] == "http" else scope["extensions"] | cut
         await app(scope, receive, sent)
 
     return called

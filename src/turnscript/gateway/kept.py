@@ -29,7 +29,7 @@ _PIECE = 64 * 1024
 _SAYING = 1024
 """The longest body of a GET that is looked at: it says no more than `{"stream":true}`."""
 _ORDERS: dict[str, Literal["asc", "desc"]] = {"asc": "asc", "desc": "desc"}
-_UPGRADE = b'{"error":{"message":"WebSockets are not served here; use HTTP","type":"invalid_request_error"}}'
+_UPGRADE = b'{"error":{"message":"this is no handshake of a WebSocket; use HTTP","type":"invalid_request_error"}}'
 
 
 class OfOne(Endpoint):
@@ -166,7 +166,10 @@ class InputItems(OfOne):
 
 
 class Upgrade(OfOne):
-    """A client that would like a WebSocket is told at once to use HTTP; whatever else it is told, it tries again."""
+    """A client whose handshake is none, or whose server has no WebSockets, is told at once to use HTTP.
+
+    Whatever else it is told, it tries again.
+    """
 
     async def respond(self, http: HttpRequest, headers: dict[str, str], api: Api | None) -> HttpResponse:
         if headers.get("upgrade", "").lower() == "websocket":

@@ -27,6 +27,8 @@ if sys.platform != "win32":
     import resource
 
 _AFTER_GRACE = 5.0
+_MESSAGE = 16 * 1024 * 1024
+"""The most bytes of a message over a WebSocket: uvicorn has it in memory before anybody knows of it."""
 _LAST_WORDS = 0.3
 """Seconds in which clients may still take the ends of their answers when all else is over."""
 
@@ -58,15 +60,18 @@ class Server(uvicorn.Server):
     ) -> None:
         config = service.config.server
         self.connections: set[Connection] = set()
-        protocol = type("ConnectionHere", (Connection,), {"settings": config, "there": self.connections})
+        app = Application(service)
+        own = {"settings": config, "there": self.connections, "sockets": app.sockets}
         super().__init__(
             uvicorn.Config(
-                through(Application(service)),
+                through(app),
                 interface="asgi3",  # it would be looked for among coroutines
                 host=config.host,
                 port=config.port,
-                http=protocol,
-                ws="none",
+                http=type("ConnectionHere", (Connection,), own),
+                ws="wsproto",
+                ws_max_size=min(config.max_body, _MESSAGE),
+                ws_per_message_deflate=False,
                 loop="none",  # whoever runs this has one
                 lifespan="off",
                 log_config=None,
