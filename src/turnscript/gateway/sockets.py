@@ -22,7 +22,7 @@ from turnscript.core.events import MessageEnd
 from turnscript.core.sse import SseReader
 from turnscript.gateway.headers import CUT, NONE_LOST, by_name
 from turnscript.gateway.ids import random_hex
-from turnscript.gateway.limits import Share
+from turnscript.gateway.limits import Room, Share
 from turnscript.gateway.outlet import Message, Receive, Send
 from turnscript.gateway.service import Service
 
@@ -64,18 +64,20 @@ class Sockets:
     def __init__(self, service: Service, api: Api, ask: Ask) -> None:
         self._service, self._api, self._ask = service, api, ask
         self._open = 0
+        # Its own: who is idle keeps no request out. Without room for it, a client sends all again.
+        self._room = Room(service.config.server, lambda: None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
         try:
-            caller = self._service.admit(by_name(scope["headers"]), counted=False)
+            self._service.admit(by_name(scope["headers"]), counted=False)
             if self._open >= MOST:
                 raise Overloaded("too many WebSockets are open; use HTTP", retry_after=10.0)
         except TurnscriptError as error:
             await self._refuse(error, scope, send)
             return
         self._open += 1
-        chain = Chain(self._service.room.share(caller.tally))
+        chain = Chain(self._room.share(None))
         try:
             await send({"type": "websocket.accept"})
             await Connection(self._api, self._ask, chain, scope, receive, send).run()
@@ -169,7 +171,7 @@ class Connection:
 
     async def _answer(self, message: str | bytes) -> None:
         """Answer one request. What it goes on from is forgotten where it fails."""
-        reply, items = Told(self._send), list[Raw]()
+        reply, items = Told(self._tell), list[Raw]()
         try:
             members = members_of(message)
             previous, items = text_in(members, "previous_response_id"), items_in(members)
@@ -207,8 +209,13 @@ class Connection:
             )
 
     async def _fail(self, status: int, error: dict[str, Any]) -> None:
-        told = {"type": "error", "status": status, "error": error}
-        await self._send({"type": "websocket.send", "text": msgspec.json.encode(told).decode()})
+        await self._tell(msgspec.json.encode({"type": "error", "status": status, "error": error}).decode())
+
+    async def _tell(self, event: str) -> None:
+        """Send an event, unless its client has left."""
+        if not self._gone.is_set():
+            with suppress(OSError):  # it leaves just now
+                await self._send({"type": "websocket.send", "text": event})
 
     def _posted(self, body: bytes) -> dict[str, Any]:
         """Return the scope of the same request over HTTP."""
@@ -243,8 +250,8 @@ class Told:
     that is answered says nothing of it. `ended`: the whole answer, once all is told. `failed`: status and error.
     """
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, tell: Callable[[str], Awaitable[None]]) -> None:
+        self._tell = tell
         self._status = 0
         self._refusal: list[bytes] = []
         self._reader = SseReader(_LARGEST)
@@ -280,7 +287,7 @@ class Told:
                 response["previous_response_id"] = Raw(msgspec.json.encode(self.previous))
                 event = msgspec.json.encode(members | {"response": response}).decode()
             self.ended = response if type_ in _ENDS else None
-        await self._send({"type": "websocket.send", "text": event})
+        await self._tell(event)
 
 
 def refused(status: int, body: bytes) -> tuple[int, dict[str, Any]]:
