@@ -66,7 +66,7 @@ def echoing(asked: Asked) -> Script:
 
 @pytest.mark.filterwarnings("ignore:connect.. must be used as a context manager:DeprecationWarning")  # by the SDK
 def test_the_sdk_is_told_the_events_of_a_stream(stage: Stage) -> None:
-    stage.play(answer("Hel", "lo"), answer("Again"))
+    stage.play(answer("He", "llo"), answer("Again"))
     client = openai.OpenAI(base_url=f"{stage.url}/v1", api_key="none")
     with client.responses.connect() as connection:
         for expected in ("Hello", "Again"):
@@ -80,7 +80,7 @@ def test_the_sdk_is_told_the_events_of_a_stream(stage: Stage) -> None:
 
 
 def test_the_events_are_those_of_a_post(stage: Stage) -> None:
-    stage.play(answer("Hel", "lo"))
+    stage.play(answer("He", "llo"))
     body = {"model": "m", "input": "Hi", "store": False}
     streamed = stage.client.post(PATH, json=body | {"stream": True}).text
     posted = [json.loads(line.removeprefix("data: ")) for line in streamed.splitlines() if line.startswith("data: ")]
