@@ -180,6 +180,7 @@ def test_a_list_that_nothing_opens_holds_calls_of_offered_tools(
 
 
 @pytest.mark.parametrize("name", ["lfm2", "gemma4"])
+@pytest.mark.parametrize("called", ["weather-of.x", "", "f(x=1)"])
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -190,9 +191,9 @@ def test_a_list_that_nothing_opens_holds_calls_of_offered_tools(
         "no JSON",
     ],
 )
-def test_what_is_written_is_read_again(name: str, arguments: str) -> None:
+def test_what_is_written_is_read_again(name: str, called: str, arguments: str) -> None:
     format_ = ts.get_format(name)
-    call, result = ts.ToolCall(name="weather-of.x", arguments=arguments), ts.ToolResult(content=[ts.Text(text="ok")])
+    call, result = ts.ToolCall(name=called, arguments=arguments), ts.ToolResult(content=[ts.Text(text="ok")])
     items = [ts.User(content=[ts.Text(text="q")]), call, result]
     rendered = format_.render(ts.Request(conversation=ts.Conversation(items=items)))
     again = format_.parse(str(rendered.value)).items[1]

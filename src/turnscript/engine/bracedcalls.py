@@ -129,7 +129,7 @@ class BracedResult(PlainText):
         members = read_object(fields["arguments"])
         only = text_of(members["value"]) if list(members) == ["value"] else fields["arguments"]
         shown = plain(members["value"]) if only.startswith('"') else only
-        return {"name": fields["name"], "content": [Text(text=shown)]}
+        return {"name": fields["name"] or None, "content": [Text(text=shown)]}
 
 
 def braced_pieces(value: str, mark: str) -> list[tuple[bool, str]]:
@@ -210,7 +210,7 @@ class _BracedMachine(StructureMachine):
 
     def fields(self) -> dict[str, Any] | None:
         arguments = "".join(self.said)
-        return {"name": self.name or None, "arguments": arguments} if is_object(arguments) else None
+        return {"name": self.name or "", "arguments": arguments} if is_object(arguments) else None
 
     @property
     def streams(self) -> bool:

@@ -166,7 +166,7 @@ class _FunctionMachine(StructureMachine):
 
     def fields(self) -> dict[str, Any] | None:
         arguments = "".join(self.said)
-        return {"name": self.name, "arguments": arguments} if self.name and is_object(arguments) else None
+        return {"name": self.name, "arguments": arguments} if self.name is not None and is_object(arguments) else None
 
     def look(self) -> Look | None:
         return None if self._begun else super().look()
@@ -194,7 +194,7 @@ class _FunctionMachine(StructureMachine):
 
     def _behind_name(self, text: str, position: int) -> int:
         name = "".join(self._into or ())
-        self.failed = text[position] != "(" or not name
+        self.failed = text[position] != "("
         if not self.failed:
             self.name = name
             self._into, self._step = None, self._before_key
