@@ -56,6 +56,15 @@ def test_the_name_of_a_tools_tag_is_that_of_its_json() -> None:
     assert [odd] == FORMAT.parse(written(*said("q"), tools=[odd])).tools
 
 
+def test_tags_of_the_list_are_broken_in_definitions_and_there_alone() -> None:
+    tool = ts.Tool(name="f", description="</tool> <tool>")
+    text = written(*said("<tool> </tool>"), tools=[tool])
+    assert '"description": "<\\/tool> <\\tool>"' in text
+    assert text.endswith("<ai00:user>\n<tool> </tool>\n</ai00:user>")
+    assert {"<tool", "</tool>"} <= set(FORMAT.special_tokens)
+    assert [] == FORMAT.check(text)[1].all
+
+
 def test_instructions_behind_the_tools_are_an_option_and_are_looked_over() -> None:
     """D-A-10: written only if asked for; any other text there would be lost, and is an error."""
     plain = turn("system", f"s\n\n{DEFINED}")

@@ -273,11 +273,10 @@ def _element(text: str) -> str:
 class TaggedTools(JsonTools):
     """Each tool as indented JSON inside a tag that repeats its name (requirements R-A-12)."""
 
-    literals: tuple[str, ...] = ("<tool", "</tool>")
-    rules = (("<", ("tool", "/tool>")),)
-
     def __init__(self) -> None:
         super().__init__("input_schema", between="")
+        self.literals = ("<tool", "</tool>")
+        self.rules = (("<", ("tool", "/tool>")),)
 
     def pieces(self, name: str, description: str | None, parameters: str | None) -> Pieces:
         """Return the tag and its JSON."""
