@@ -152,8 +152,8 @@ $(PARITY)/.installed: tools/parity/requirements.txt pyproject.toml
 tiny: ## make the tiny model anew, from nothing, and judge it (OUT=folder, STEPS=14000 or MINUTES=60)
 	$(MAKE) -C tiny model $(if $(OUT),OUT='$(abspath $(OUT))') $(if $(STEPS),STEPS=$(STEPS)) $(if $(MINUTES),MINUTES=$(MINUTES))
 
-golden: setup ## rewrite the golden files of a format or API (NAME=rwkv-goose), or all; then read the difference
-	$(PYTEST) tests/conformance/test_format_goldens.py tests/conformance/test_template_goldens.py tests/answers/test_goldens.py --update-golden $(if $(NAME),-k '$(NAME)')
+golden: setup ## rewrite the golden files of a format, a model's table or an API (NAME=rwkv-goose), or all; then read the difference
+	$(PYTEST) tests/conformance/test_format_goldens.py tests/conformance/test_template_goldens.py tests/answers/test_goldens.py tests/unit/test_example_formats.py::test_an_example_writes_what_it_wrote --update-golden $(if $(NAME),-k '$(NAME)')
 
 map: setup ## rewrite the file map in AGENTS.md from the module docstrings
 	$(BIN)/python -m tools.agents_map

@@ -4,8 +4,13 @@ A law that is about thoughts, calls or results says so (`about`), and is held on
 as their tables say (`Format.features`). All other laws are held on all formats.
 
 One more format stands under them: a file that turns on what the engine's table knows and no registered format has on.
-Others are under no law of growth, and in long runs only: one that knows neither thoughts nor tools, and two whose turns
-have marks of fewer kinds, which divide the laws: what models write is read in the one, documents in the other.
+Others are under no law of growth, and in long runs only: one that knows neither thoughts nor tools, one whose results stand
+inside the model's turn behind calls in Python's words, and some that divide the laws with others. Of two whose turns have
+marks of fewer kinds, what models write is read in the one, documents in the other; one with calls in tags has the laws
+that cost most on `ai00-v1`, whose calls are of that kind too.
+
+To hold the laws on a format that you are making, before it is registered, put its file into `tests/formats` and name it
+in `FILES`.
 """
 
 import re
@@ -17,10 +22,12 @@ import pytest
 import turnscript as ts
 
 FOLDER = Path(__file__).parents[1] / "formats"
-DIVIDED = {
+FILES = ("plain.toml", "within.toml", "invoke.toml", "bare.toml", "marks.toml")
+ONLY = {
     "bare.toml": {"test_parser_laws", "test_prefill_laws", "test_call_laws", "test_format_goldens"},
     "marks.toml": {"test_format_laws", "test_replay_laws", "test_turn_end_laws", "test_format_goldens"},
 }
+NOT = {"invoke.toml": {"test_parser_laws", "test_template_laws"}}
 GROWTH = re.compile("linear|in_proportion|long_and_deep")
 
 
@@ -30,13 +37,14 @@ def formats(law: pytest.Metafunc) -> list[Any]:
     held = [pytest.param(name, id=name) for name in ts.formats()]
     files = {"switches.toml": False}  # whether only a long run has it
     if not GROWTH.search(law.function.__name__):
-        files |= dict.fromkeys(["plain.toml", *(name for name, modules in DIVIDED.items() if module in modules)], True)
+        wanted = [name for name in FILES if module in ONLY.get(name, {module}) - NOT.get(name, set())]
+        files |= dict.fromkeys(wanted, True)
     held += [
         pytest.param(str(FOLDER / name), id=Path(name).stem, marks=[pytest.mark.deep] if deep else [])
         for name, deep in files.items()
     ]
-    wanted = [feature for mark in law.definition.iter_markers("about") for feature in mark.args]
-    return [one for one in held if all(getattr(ts.get_format(str(one.values[0])).features, each) for each in wanted)]
+    about = [feature for mark in law.definition.iter_markers("about") for feature in mark.args]
+    return [one for one in held if all(getattr(ts.get_format(str(one.values[0])).features, each) for each in about)]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
