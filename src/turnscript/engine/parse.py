@@ -115,6 +115,7 @@ class TurnParser(LooseSteps):
         self._run(text)
         self._seeding = False
         self._pending, self._issues, self._call_raw, self._payload_at = [], [], [], 0
+        self._group_raw = [""] * len(self._group_raw)  # it was opened, and not by the model
         self._texts.clear()
         self._breaks.clear()
         self._tail.clear()
