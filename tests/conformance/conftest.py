@@ -9,8 +9,7 @@ inside the model's turn behind calls in Python's words, and some that divide the
 marks of fewer kinds, what models write is read in the one, documents in the other; one with calls in tags has the laws
 that cost most on `ai00-v1`, whose calls are of that kind too.
 
-To hold the laws on a format that you are making, before it is registered, put its file into `tests/formats` and name it
-in `FILES`.
+`--format` holds all of them on a single format, be it registered or the table of a model or of yours, and nothing else.
 """
 
 import re
@@ -33,18 +32,38 @@ GROWTH = re.compile("linear|in_proportion|long_and_deep")
 
 def formats(law: pytest.Metafunc) -> list[Any]:
     """The formats that a law is held on."""
+    held = law.config.getoption("format")
+    held = _standing(law) if held is None else [pytest.param(held, id=Path(held).stem)]
+    about = [feature for mark in law.definition.iter_markers("about") for feature in mark.args]
+    return [one for one in held if all(getattr(ts.get_format(str(one.values[0])).features, each) for each in about)]
+
+
+def _standing(law: pytest.Metafunc) -> list[Any]:
+    """The formats that stand under a law: the registered ones, and files."""
     module = law.module.__name__.rpartition(".")[2]
     held = [pytest.param(name, id=name) for name in ts.formats()]
     files = {"switches.toml": False}  # whether only a long run has it
     if not GROWTH.search(law.function.__name__):
         wanted = [name for name in FILES if module in ONLY.get(name, {module}) - NOT.get(name, set())]
         files |= dict.fromkeys(wanted, True)
-    held += [
+    return held + [
         pytest.param(str(FOLDER / name), id=Path(name).stem, marks=[pytest.mark.deep] if deep else [])
         for name, deep in files.items()
     ]
-    about = [feature for mark in law.definition.iter_markers("about") for feature in mark.args]
-    return [one for one in held if all(getattr(ts.get_format(str(one.values[0])).features, each) for each in about)]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave all else out where the laws are held on one format: what is about no format, and golden files."""
+    held = config.getoption("format")
+    if held is not None:
+        kept = [one for one in items if isinstance(one, pytest.Function) and _is_law(one, held)]
+        config.hook.pytest_deselected(items=[one for one in items if one not in kept])
+        items[:] = kept
+
+
+def _is_law(test: pytest.Function, held: str) -> bool:
+    params = test.callspec.params if hasattr(test, "callspec") else {}
+    return params.get("format_name") == held and "golden" not in test.fixturenames
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
