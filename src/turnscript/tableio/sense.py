@@ -171,7 +171,8 @@ def _check_correlation(style: str, segment: Segment, table: Table, place: Table)
     shown = [*segment.body.carries, *(one.path for one in segment.attributes_shown)]
     if segment.kind == ToolResult.kind and needed and needed not in shown:
         message = f"with results = {style!r} a result shows its {needed}, and this segment has no place for it"
-        raise unfit(place.at("attributes"), message, f'{{ key = "{needed}", path = "{needed}", prompt = true }}')
+        shows = f'attributes = [{{ key = "{needed}", path = "{needed}", prompt = true }}]'
+        raise unfit(place.at("attributes"), message, f"{shows} in the `segment` of the kind {segment.kind!r}")
 
 
 def _check_system(document: Document, table: Table) -> None:
