@@ -115,6 +115,7 @@ def texts_of(format_: Format) -> list[str]:
 def test_a_session_only_grows_whether_it_is_extended_or_replayed(format_name: str, thinking: bool) -> None:
     """Each prompt begins with the one before and what was generated for it, and rendering from the start agrees."""
     format_ = ts.get_format(format_name)
+    thinking = thinking and format_.features.thinking
     items: list[ts.Item] = []
     replays: list[tuple[int, int, Generated]] = []
     before = ""
@@ -272,7 +273,7 @@ def test_what_extend_cannot_do_is_replayed_as_far_as_the_client_saw_it(format_na
     }[how]
     if how == "stop":
         asked.settings.stop = ["HALT"]
-    prompt = format_.prompt(asked, thinking=how == "thought")
+    prompt = format_.prompt(asked, thinking=how == "thought" and format_.features.thinking)
     answer = answered(prompt, written, "length" if how in ("unclosed", "thought") else None)
     turn = prompt.generated(answer)
     if not answer.items:  # the limit has cut the only call, so the client saw nothing
