@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import turnscript as ts
-from tests.conformance.test_parser_laws import after_opening, check_events, content_of, written_by_model
+from tests.conformance.test_parser_laws import after_opening, as_past, check_events, content_of, written_by_model
 from turnscript.convert.registry import load_formats
 from turnscript.core.events import Event, raw_text
 from turnscript.core.json_text import every_member, json_of
@@ -67,7 +67,7 @@ def of_the_model(format_: Format, *items: ts.Item) -> str:
     request = ts.Request(conversation=ts.Conversation(items=[*OFFERED.items, *items], tools=OFFERED.tools))
     written = str(format_.render(request, view="prompt").value).removesuffix(format_.document.end)
     opening = format_.document.segment("assistant")
-    begun = format_.prompt(OFFERED, thinking=False).text[len(before) :]
+    begun = as_past(format_, format_.prompt(OFFERED, thinking=False).text)[len(before) :]
     assert written.startswith(before + begun.removesuffix(f"{opening.open}{opening.head_end}"))
     return written[len(before) :].removeprefix(begun)
 

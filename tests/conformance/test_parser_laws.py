@@ -105,7 +105,9 @@ def answers(request: ts.Request) -> Iterator[tuple[ts.Request, list[ts.Item]]]:
 
 def written_by_model(format_: Format, asked: ts.Request, items: list[ts.Item]) -> str | None:
     """What the model writes for these items; None where they do not follow the prompt in one turn."""
-    prompt = format_.prompt(asked, thinking=False).text
+    if says_no_thought(format_) and any(isinstance(item, ts.Thinking) for item in items):
+        return None
+    prompt = as_past(format_, format_.prompt(asked, thinking=False).text)
     whole = ts.Request(conversation=ts.Conversation(items=[*asked.items, *items], tools=asked.tools))
     document = str(format_.render(whole, view="prompt").value).removesuffix(format_.document.end)
     opening = format_.document.segment("assistant")
@@ -114,6 +116,18 @@ def written_by_model(format_: Format, asked: ts.Request, items: list[ts.Item]) -
         return None
     written = document[len(prompt) :]
     return written if opening.open == "" or written.startswith(opening.open) else None
+
+
+def as_past(format_: Format, prompt: str) -> str:
+    """A prompt without the empty thought that it writes and past turns do not have."""
+    return prompt.removesuffix(format_.document.generation.prefill) if says_no_thought(format_) else prompt
+
+
+def says_no_thought(format_: Format) -> bool:
+    """Whether a prompt for an answer without a thought writes an empty one, and past turns do not have it."""
+    segments = [segment for turn in format_.document.turns for segment in turn.segments]
+    closings = tuple(one.close.strip() for one in segments if one.kind == "thinking" and one.close)
+    return format_.document.generation.prefill.rstrip().endswith(closings)
 
 
 def every_cut(written: str) -> Iterator[list[str]]:
@@ -227,9 +241,9 @@ def test_a_request_that_grows_behind_its_prompt_changes_no_later_one(format_name
 
 
 def after_opening(format_: Format, written: str) -> str:
-    """What the model writes behind the opening that the prompt ends in."""
-    opening = format_.document.segment("assistant")
-    return written.removeprefix(f"{opening.open}{opening.head_end}")
+    """What the model writes behind the opening that the prompt ends in, if it ends in one."""
+    opening, begun = format_.document.segment("assistant"), format_.document.generation.answer_prefill
+    return written.removeprefix(f"{opening.open}{opening.head_end}" if begun is None else begun)
 
 
 def said(items: list[ts.Item]) -> list[str]:

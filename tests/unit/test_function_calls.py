@@ -223,3 +223,19 @@ def test_a_result_in_the_turn_of_the_model_says_its_tool() -> None:
 
 
 RESULTS = [("f", "rain"), ("x y{", '<|"|>}<tool_response|>'), ("g", ""), ("h", '{"a": 1}\n')]
+
+
+@pytest.mark.parametrize("name", ["gemma4", "lfm2", "llama4", "qwen3"])
+def test_arguments_that_the_prompt_has_begun_are_told_as_they_come(name: str) -> None:
+    """Who only reads the deltas has the whole call."""
+    request = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="q")])]))
+    request.conversation.tools = [ts.Tool(name="f")]
+    items = [*request.items, ts.ToolCall(name="f", arguments='{"a": "x"}')]
+    request.settings.tool_choice = ts.ToolChoice(mode="named", name="f")
+    prompt = ts.get_format(name).prompt(request)
+    whole = ts.Request(conversation=ts.Conversation(items=items, tools=request.tools))
+    written = str(ts.get_format(name).render(whole, view="prompt").value).removeprefix(prompt.text)
+    parser = prompt.parser()
+    events = [event for piece in written for event in parser.feed(piece)] + parser.close()
+    told = "".join(event.text for event in events if isinstance(event, ts.PartDelta))
+    assert {"a": "x"} == json.loads(told)

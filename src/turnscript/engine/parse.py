@@ -112,8 +112,9 @@ class TurnParser(LooseSteps):
         if not text:
             return
         self._seeding = True
-        self._run(text)
+        told = self._run(text)
         self._seeding = False
+        begun = "".join(event.text for event in told if isinstance(event, PartDelta) and event.index == self._index)
         self._pending, self._issues, self._call_raw, self._payload_at = [], [], [], 0
         self._group_raw = [""] * len(self._group_raw)  # it was opened, and not by the model
         self._texts.clear()
@@ -126,7 +127,9 @@ class TurnParser(LooseSteps):
             self._announce(self._part)
         elif self._said:
             self._announce_call()
-        if self._machine is not None:
+            if begun := begun + self._the_machine().taken():  # arguments that the prompt has begun are the call's, too
+                self._events.append(PartDelta(self._index, begun, ""))
+        elif self._machine is not None:
             self._machine.deltas.clear()
         self._quick = self._waits = self._certain = None  # the start of what goes on is told first
 
