@@ -1,24 +1,27 @@
 """Owns the parameters of the laws: they come from the registry, so a new format or API is under all of them at once.
 
 A law that is about thoughts, calls or results says so (`about`), and is held on the formats that have a place for them,
-as their tables say (`Format.features`). All other laws are held on all formats.
+as their tables say (`Format.features`), or that have one of a few habits (`HABITS`). All others are held on all.
 
 One more format stands under them: a file that turns on what the engine's table knows and no registered format has on.
-Others are under no law of growth, and in long runs only: one that knows neither thoughts nor tools, one whose results stand
-inside the model's turn behind calls in Python's words, and some that divide the laws with others. Of two whose turns have
-marks of fewer kinds, what models write is read in the one, documents in the other; one with calls in tags has the laws
-that cost most on `ai00-v1`, whose calls are of that kind too.
+Others are under no law of growth, and in long runs only: one that knows neither thoughts nor tools; one whose results
+stand inside the model's turn, behind calls in Python's words; one with calls in tags, which leaves the laws that cost
+most to `ai00-v1`; and two whose turns have marks of fewer kinds, which divide the laws: what models write is read in
+the one, documents in the other.
 
-`--format` holds all of them on a single format, be it registered or the table of a model or of yours, and nothing else.
+`--format` holds all laws on one format and nothing else, be it registered, the table of a model, or a file of yours.
 """
 
 import re
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import turnscript as ts
+from turnscript.formats.format import Format
 
 FOLDER = Path(__file__).parents[1] / "formats"
 FILES = ("plain.toml", "within.toml", "invoke.toml", "bare.toml", "marks.toml")
@@ -30,12 +33,38 @@ NOT = {"invoke.toml": {"test_parser_laws", "test_template_laws"}}
 GROWTH = re.compile("linear|in_proportion|long_and_deep")
 
 
+def keeps(format_: Format) -> bool:
+    """Whether prompts show for ever what they have shown once."""
+    segments = [segment for turn in format_.document.turns for segment in turn.segments]
+    return not format_.document.generation.prefill and not any(segment.until for segment in segments)
+
+
+def resumes(format_: Format) -> bool:
+    """Whether an answer goes on in a prompt as it stands in later ones, with no line end or empty thought between."""
+    asked: list[ts.Item] = [ts.User(content=[ts.Text(text="Hi")])]
+    answered = [*asked, ts.Assistant(content=[ts.Text(text="Hello.")])]
+    prompt = format_.prompt(ts.Request(conversation=ts.Conversation(items=asked)), thinking=False).text
+    shown = str(format_.render(ts.Request(conversation=ts.Conversation(items=answered)), view="prompt").value)
+    lead = " " if format_.document.flattened else ""  # which the model writes itself
+    return shown.startswith((f"{prompt}Hello.", f"{prompt}{lead}Hello."))
+
+
+HABITS: dict[str, Callable[[Format], bool]] = {"keeps": keeps, "resumes": resumes}
+"""What a law may be about besides: how a format's prompts follow on each other."""
+
+
 def formats(law: pytest.Metafunc) -> list[Any]:
     """The formats that a law is held on."""
     held = law.config.getoption("format")
     held = _standing(law) if held is None else [pytest.param(held, id=Path(held).stem)]
     about = [feature for mark in law.definition.iter_markers("about") for feature in mark.args]
-    return [one for one in held if all(getattr(ts.get_format(str(one.values[0])).features, each) for each in about)]
+    return [one for one in held if all(_has(str(one.values[0]), each) for each in about)]
+
+
+@cache
+def _has(name: str, feature: str) -> bool:
+    format_ = ts.get_format(name)
+    return HABITS[feature](format_) if feature in HABITS else bool(getattr(format_.features, feature))
 
 
 def _standing(law: pytest.Metafunc) -> list[Any]:

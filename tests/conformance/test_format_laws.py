@@ -14,6 +14,7 @@ from tests.conformance.examples import fewer
 from tests.growth import assert_grows_below
 from tests.strategies import conversations, text
 from turnscript.core.json_text import Json, json_of
+from turnscript.engine.borders import tag_line_end
 from turnscript.formats.format import Format
 
 _PLACE = re.compile(r"items\[(\d+)\]")
@@ -91,12 +92,20 @@ def test_arguments_that_are_no_object_read_back(format_name: str, arguments: str
 
 @pytest.mark.parametrize("name", ["c1", "c2", "c3"])
 def test_a_file_with_other_line_ends_and_blank_lines_around_it_reads_alike(format_name: str, name: str) -> None:
-    """D-X-8: a byte order mark says nothing, and line ends are those of the first line, if it is a tag or a label's."""
+    """D-X-8: a byte order mark says nothing, and line ends are those of the first line that ends with a tag or is a
+    label's, if there is one. Blank lines at the end are of a turn that nothing closes, unless it can hold none."""
     format_ = ts.get_format(format_name)
+    document = format_.document
     transcript = str(format_.render(corpora.load(name)).value)
     read = format_.parse(transcript)
     windows = transcript.replace("\n", "\r\n")
-    for other in (f"\ufeff{transcript}", windows, f"\ufeff{windows}\r\n", f"{transcript}\n \n", f"\n{transcript}"):
+    closings = tuple(turn.close for turn in document.turns if turn.close)
+    closed = document.flattened or document.anchored or transcript.endswith(closings)
+    line_end = tag_line_end(document)
+    others = [f"\ufeff{transcript}", f"\n{transcript}", *([f"{transcript}\n \n"] if closed else [])]
+    if line_end is None or line_end.search(transcript):
+        others += [windows, f"\ufeff{windows}", *([f"\ufeff{windows}\r\n"] if closed else [])]
+    for other in others:
         again = format_.parse(other)
         assert (read.items, read.tools) == (again.items, again.tools)
 
@@ -188,6 +197,7 @@ def test_tags_in_texts_are_broken_refused_or_left_alone_as_the_policy_says(forma
             format_.render(request, view="prompt", escape="reject")
 
 
+@pytest.mark.about("resumes")
 def test_the_model_is_trained_on_all_that_it_writes(format_name: str) -> None:
     """F8: behind the prompt, everything up to the end of the turn is trainable, its end marker included."""
     format_ = ts.get_format(format_name)
@@ -203,6 +213,7 @@ def test_the_model_is_trained_on_all_that_it_writes(format_name: str) -> None:
     assert rest.strip() == format_.seen.end
 
 
+@pytest.mark.about("keeps")
 @FEWER
 @given(request=conversations.plain_requests(), cut=st.integers(0, 6))
 def test_documents_only_grow(format_name: str, request: ts.Request, cut: int) -> None:

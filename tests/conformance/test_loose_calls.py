@@ -52,7 +52,7 @@ def has_fences(format_: Format) -> bool:
 
 
 def before_turns(format_: Format, written: str) -> str:
-    """What stands before all that opens a turn of the format. There an answer ends, whatever would be a call elsewhere."""
+    """What stands before all that opens a turn of the format. An answer ends there, whatever is a call elsewhere."""
     openings = [turn.open.strip() for turn in format_.document.turns if turn.open.strip()]
     return min((written.partition(one)[0] for one in openings), key=len, default=written)
 

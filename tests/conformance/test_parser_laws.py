@@ -219,6 +219,7 @@ def test_the_next_prompt_begins_with_this_one_and_its_answer(format_name: str, n
         assert again.text == longer.text
 
 
+@pytest.mark.about("resumes")
 @pytest.mark.parametrize("goes_on", [False, True])
 def test_a_request_that_grows_behind_its_prompt_changes_no_later_one(format_name: str, goes_on: bool) -> None:
     """A loop keeps its items in the request, and puts each answer there before it goes on, or behind."""

@@ -55,6 +55,7 @@ def following_of(items: list[ts.Item], start: int) -> list[ts.Item]:
     return rest[: next((at for at, one in enumerate(rest) if isinstance(one, MODELS)), None)]
 
 
+@pytest.mark.about("resumes")
 @corpora.on_every
 def test_a_replayed_turn_gives_the_prompt_that_goes_on_from_it(format_name: str, name: str) -> None:
     """Rendered from the start with the generated text, a prompt is the one that was extended, byte for byte."""
@@ -110,7 +111,7 @@ def texts_of(format_: Format) -> list[str]:
     return [first, f"{lead}It is clear.{opening.close}", f"{lead}Par", f"{lead}Bye."]
 
 
-@pytest.mark.about("calls", "results")
+@pytest.mark.about("calls", "results", "resumes")
 @pytest.mark.parametrize("thinking", [False, True])
 def test_a_session_only_grows_whether_it_is_extended_or_replayed(format_name: str, thinking: bool) -> None:
     """Each prompt begins with the one before and what was generated for it, and rendering from the start agrees."""
@@ -137,7 +138,7 @@ def test_a_session_only_grows_whether_it_is_extended_or_replayed(format_name: st
         items += answer.items
 
 
-@pytest.mark.about("calls")
+@pytest.mark.about("calls", "resumes")
 def test_without_replay_the_same_session_does_not_only_grow(format_name: str) -> None:
     """The witness that replay makes it grow: written anew, a call has lost its spelling, or where its turn ended.
 
@@ -215,7 +216,7 @@ def test_a_closing_with_other_white_space_before_it_is_not_written_twice(format_
         assert longer is None or longer.text == again.text
 
 
-@pytest.mark.about("calls")
+@pytest.mark.about("calls", "resumes")
 def test_what_follows_a_turn_that_the_model_has_ended_stands_in_a_turn_of_its_own(format_name: str) -> None:
     """Even where it would have gone on in the same turn, as results do in some formats."""
     format_ = ts.get_format(format_name)
@@ -235,6 +236,7 @@ def test_what_follows_a_turn_that_the_model_has_ended_stands_in_a_turn_of_its_ow
     assert behind.startswith(tuple(turn.open for turn in turns))
 
 
+@pytest.mark.about("resumes")
 def test_half_a_closing_at_the_end_of_an_answer_is_its_text_in_the_next_prompt_too(format_name: str) -> None:
     """As for whoever gets the answer: the closing stands whole behind it. Only white space may be the closing's own."""
     format_ = ts.get_format(format_name)
@@ -254,7 +256,7 @@ def test_half_a_closing_at_the_end_of_an_answer_is_its_text_in_the_next_prompt_t
 BROKEN = ["unclosed", "after", "stop", "thought"]
 
 
-@pytest.mark.about("calls")
+@pytest.mark.about("calls", "resumes")
 @pytest.mark.parametrize("how", BROKEN)
 def test_what_extend_cannot_do_is_replayed_as_far_as_the_client_saw_it(format_name: str, how: str) -> None:
     """A call that was cut off stays as it is; what follows the end of the turn, or the client's own stop, is not said

@@ -176,6 +176,7 @@ def extensions(format_: Format, name: str) -> Iterator[tuple[Prompt, ts.Response
         yield prompt, answer, following_of(whole.items, len(asked.items) + len(items)), asked
 
 
+@pytest.mark.about("resumes")
 def test_a_prompt_that_was_extended_says_of_its_text_what_one_rendered_from_the_start_says(format_name: str) -> None:
     """F8, F9: behind the prompt that was answered, all pieces have the same mask and the same items as in a replay."""
     format_ = ts.get_format(format_name)
@@ -210,6 +211,7 @@ def _trainable(spans: Sequence[Span]) -> list[tuple[str, bool]]:
     return [(one, trainable) for one, _, trainable, _ in characters(spans)]
 
 
+@pytest.mark.about("resumes")
 def test_a_text_to_go_on_from_is_the_prefill_of_an_extended_prompt_too(format_name: str) -> None:
     """F9: a session may be extended by the beginning of an answer, as a request may end with one."""
     format_ = ts.get_format(format_name)
@@ -244,7 +246,7 @@ def test_a_prompt_can_be_extended_twice(format_name: str) -> None:
             assert (name, first.spans, first.losses, first.stops) == (name, second.spans, second.losses, second.stops)
 
 
-@pytest.mark.about("calls", "results")
+@pytest.mark.about("calls", "results", "resumes")
 def test_an_extended_prompt_that_forces_a_call_gives_it_an_id_of_its_own(format_name: str) -> None:
     """F9: in a format that shows ids, the call that it opens is counted from the first one of the session."""
     format_ = ts.get_format(format_name)
@@ -265,6 +267,7 @@ def test_an_extended_prompt_that_forces_a_call_gives_it_an_id_of_its_own(format_
         prompt, items = longer, [*items, *answer.items, *new]
 
 
+@pytest.mark.about("resumes")
 def test_a_result_in_an_extended_prompt_may_answer_a_call_of_long_ago(format_name: str) -> None:
     """F9: where results show the names of their tools, and clients send ids alone."""
     format_ = ts.get_format(format_name)

@@ -29,6 +29,7 @@ def asked(tools: bool) -> ts.Request:
     return ts.Request(conversation=ts.Conversation(items=[ts.User(content=said("q"))], tools=offered))
 
 
+@pytest.mark.about("resumes")
 @pytest.mark.parametrize("tools", [False, True], ids=["plain", "tools"])
 @pytest.mark.parametrize("behind", ["", "\n", " "], ids=repr)
 def test_the_opening_of_a_strangers_turn_is_in_no_later_prompt(format_name: str, tools: bool, behind: str) -> None:

@@ -258,7 +258,7 @@ PARTLY = frozenset({"gemma4", "harmony", "muse"})
 @pytest.mark.deep
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_file_is_known_by_its_template(name: str, tmp_path: Path) -> None:
-    """Whatever it is called: the template is tried. Of a format without calls, those that it has no place for are missed."""
+    """Whatever it is called: the template is tried. Without a place for calls not all of it comes back."""
     file = tmp_path / "model.gguf"
     file.write_bytes(modelfiles.header(modelfiles.text("tokenizer.chat_template", template_of(name))))
     found = detect(file)
