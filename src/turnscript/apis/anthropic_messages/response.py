@@ -45,7 +45,6 @@ from turnscript.apis.shared.answers import (
     lose_foreign,
     missing_count,
     nameless,
-    one_text,
     read_count,
     tier_of,
 )
@@ -621,28 +620,6 @@ class AnswerWriter:
 
 def write_response(response: Response, request: Request, api: Api, reply: Reply) -> tuple[Body, list[Loss]]:
     """A whole response as a body, and what could not be said."""
-    text, usage = one_text(response), response.usage
-    if text is None or usage is None or reply.id is None or usage.input < usage.cached + usage.cache_written:
-        return _write_any(response, request, api, reply)
-    model = request.settings.model
-    body: Body = {
-        "id": reply.id,
-        "type": "message",
-        "role": "assistant",
-        "model": model if model is not None else response.model or "",
-        "content": [{"type": "text", "text": text, "citations": None}],
-        "stop_reason": STOP_REASONS[response.finish_reason or ""],
-        "stop_sequence": None,
-        "usage": usage_object(usage),
-        "stop_details": None,
-        "container": None,
-        **reply.members,
-    }
-    fill(body["usage"], SILENT_USAGE)
-    return body, []
-
-
-def _write_any(response: Response, request: Request, api: Api, reply: Reply) -> tuple[Body, list[Loss]]:
     writer = AnswerWriter(request, api, whole=True)
     writer.origin, writer.any_stop, writer.direct = response.origin, reply.any_stop, reply.direct
     writer.holds = reply.calls == "whole"

@@ -46,7 +46,6 @@ from turnscript.apis.shared.answers import (
     lose_foreign,
     lose_usage,
     made_id,
-    one_text,
     tier_of,
     write_usage,
 )
@@ -374,23 +373,6 @@ class Message:
 
 def write_response(api: Api, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
     """The body of an answer, and what could not be said. Raises UpstreamError for one that failed."""
-    text = None if reply.id is None or reply.created is None else one_text(response)
-    if text is None or response.usage is None:
-        return _write_any(api, response, request, reply)
-    message: Body = {"role": "assistant", "content": text, "refusal": None, "annotations": []}
-    choice = {"index": reply.choice, "message": message, "finish_reason": response.finish_reason, "logprobs": None}
-    body: Body = {
-        "id": reply.id,
-        "object": OBJECTS[0],
-        "created": reply.created,
-        "model": request.settings.model or response.model or "",
-        "choices": [choice],
-        "usage": write_usage(response.usage, {}, COUNTS),
-    }
-    return body, []
-
-
-def _write_any(api: Api, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
     check_end(response.finish_reason)
     cut = [] if response.cut is None else [response.cut]
     rendering = rendering_of(api, [*response.items, *cut], response.origin)

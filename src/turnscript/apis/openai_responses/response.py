@@ -31,14 +31,12 @@ from turnscript.apis.openai_responses.outcome import (
     write_ending,
 )
 from turnscript.apis.openai_responses.output import Output, read_output, settle
-from turnscript.apis.openai_responses.parts import OUTPUT
-from turnscript.apis.openai_responses.tools import made_item_id, response_id, write_tools
+from turnscript.apis.openai_responses.tools import response_id, write_tools
 from turnscript.apis.shared.answers import (
     created_of,
     lose_foreign,
     lose_usage,
     nameless,
-    one_text,
     read_usage,
     tier_of,
     write_usage,
@@ -271,22 +269,6 @@ def ending(wire: ResponseObject, items: list[Item]) -> MessageEnd:
 
 def write_response(api: Api, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
     """The body that answers a request, and what could not be said."""
-    text = one_text(response) if reply.id and response.finish_reason == "stop" else None
-    if text is None or not reply.id:
-        return _write_any(api, response, request, reply)
-    part = {"type": OUTPUT, "text": text, "annotations": [], "logprobs": []}
-    message = {
-        "type": "message",
-        "id": made_item_id(reply.id, 0),
-        "status": COMPLETED,
-        "role": "assistant",
-        "content": [part],
-    }
-    end = MessageEnd(usage=response.usage, model=response.model)
-    return Report(api, request, reply.id, reply).body(COMPLETED, [message], end), []
-
-
-def _write_any(api: Api, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
     id_ = reply.id or response.id or response_id(request, response.items)
     output = Output(api, request, id_, reply)
     output.came_from(response.origin)

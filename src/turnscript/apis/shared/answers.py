@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
 from turnscript.apis.api import Body, Head, Rendering, leftover, merge
-from turnscript.core.conversation import Assistant, Extra, Issue, Request, Response, Text, ToolCall, Usage
+from turnscript.core.conversation import Extra, Issue, Request, Response, ToolCall, Usage
 from turnscript.core.errors import InvalidRequest
 from turnscript.core.finish_reasons import CALLED, FILTERED, LENGTH, STOP, meaning
 from turnscript.core.json_text import Json, excerpt, is_object, json_of, json_string, plain, read_list, read_object
@@ -23,31 +23,6 @@ from turnscript.core.losses import Loss
 from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.source_paths import not_here
 from turnscript.core.wire import mismatch
-
-# Answers of one text.
-
-
-def one_text(response: Response) -> str | None:
-    """What an answer says that is one text, as a model has generated it, and nothing that an API would have to think
-    about; None for any other. Most are such, and are written at once."""
-    items, usage = response.items, response.usage
-    if len(items) != 1 or response.finish_reason not in _ENDS or response.stop_sequence is not None:
-        return None
-    if response.extra or response.origin is not None or response.logprobs or type(usage) is not Usage:
-        return None
-    if response.cut is not None:
-        return None
-    item = items[0]
-    if type(item) is not Assistant or item.extra or item.hints is not None or item.open or len(item.content) != 1:
-        return None
-    part = item.content[0]
-    if item.name is not None or item.id is not None or item.phase is not None or type(part) is not Text or part.extra:
-        return None
-    return part.text or None if type(part.text) is str else None
-
-
-_ENDS = (STOP, LENGTH)
-
 
 # Why it ended.
 
