@@ -144,7 +144,7 @@ def test_arguments_that_are_no_object_are_kept_and_noted(said: str) -> None:
 @pytest.mark.parametrize("reason", ["max_tokens", "model_context_window_exceeded", "refusal"])
 def test_a_call_that_a_limit_ended_is_not_told_as_done(said: str, reason: str) -> None:
     events = read(stream(start(), *call(0, said), *end(reason)))
-    assert PartEnd(0, None) in events
+    assert PartEnd(0, None, origin="anthropic") in events
     response = fold(events)
     assert ([], ["cut_call"]) == (response.items, [issue.kind for issue in response.issues])
     assert said in response.issues[0].detail

@@ -24,11 +24,11 @@ from turnscript.apis.anthropic_messages.response import (
     told,
     word,
 )
-from turnscript.apis.api import Head, leftover
+from turnscript.apis.api import leftover
 from turnscript.apis.shared.answers import nameless
+from turnscript.apis.shared.stream_reader import Answer
 from turnscript.core.conversation import Assistant, Extra, Issue, Item, Thinking, ToolCall
 from turnscript.core.errors import InvalidInput
-from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from turnscript.core.json_text import (
     Json,
     excerpt,
@@ -222,39 +222,24 @@ _Frame = MessageStart | BlockStart | BlockDelta | BlockStop | MessageDelta | Mes
 _read_frame: Reader[Any] = Reader(_Frame)
 
 
-class Message:
+class Message(Answer):
     """One message, as its events arrive."""
 
+    origin = ORIGIN
+
     def __init__(self, api: str) -> None:
-        self._id: str | None = None
-        self._model: str | None = None
-        self.ending: MessageEnd | None = None
+        super().__init__()
         self._api = api
-        self._told: list[Event] = []
         self._began = False
         self._tokens = Tokens()
-        self._reason: str | None = None
         self._closing = False  # whether a message_delta has come behind the last block
-        self._stop_sequence: str | None = None
-        self._extra: Extra = {}
-        self._issues: dict[tuple[str, str], Issue] = {}
         self._open: Block | None = None
         self._doubt: Block | None = None  # a call that has ended and is no object: cut off, or badly written?
         self._last = -1  # index of the last block
-        self._parts = 0
-
-    def head(self) -> Head:
-        """Return what the message has said of itself so far, which is much as soon as it has begun."""
-        return Head(self._id, self._model, usage=self._tokens.usage())
-
-    def events(self) -> list[Event]:
-        """Return what is certain since the last time."""
-        events, self._told = self._told, []
-        return events
 
     def close(self, stray: str) -> None:
         """End a message without a `message_stop`, if it said why it ended behind its last block."""
-        if self._reason is None or not self._closing:
+        if self.said.finish_reason is None or not self._closing:
             what = "it broke off before its end" if self._began else "it holds no message"
             error = unreadable(self._api, what, stray)
             error.retryable = True
@@ -263,11 +248,11 @@ class Message:
         self._message_stop()
 
     def salvage(self) -> None:
-        """End a message whose stream failed, without the call that it failed in."""
+        """End a message without the call that its stream failed in."""
         if not self._began:
             return
         if not self._closing:  # the answer went on behind a reason that was told early
-            self._reason = None
+            self.said.finish_reason = None
         try:
             self._end_missed()
             self._settle(True)
@@ -276,7 +261,6 @@ class Message:
         self._message_stop()
 
     def take(self, name: str, data: str) -> None:
-        """Take one more event. Its data says of which type it is."""
         if data.strip() == DONE:  # some servers end all their streams with it
             return
         try:
@@ -307,18 +291,18 @@ class Message:
 
     def _issue(self, kind: str, what: str, detail: str) -> None:
         """Note what is odd; the same thing only once."""
-        self._issues.setdefault((kind, what), Issue(kind, f"{what}: {detail}"))
+        self.parts.note(Issue(kind, f"{what}: {detail}"), what)
 
     # The message.
 
     def _message_start(self, wire: MessageStart) -> None:
         members = read_object(wire.message)
         id_, model = head_of(members)
-        if self._began and (id_ is None or id_ != self._id):
+        if self._began and (id_ is None or id_ != self.said.id):
             raise unreadable(self._api, f"{_tag(wire)} again", "")
         if self._began:  # some gateways write a start of their own before that of the server behind them
             self._issue("second_start", "message_start", "the same message began twice")
-        self._began, self._id, self._model = True, id_, model or self._model
+        self._began, self.said.id, self.said.model = True, id_, model or self.said.model
         members.pop("type", None)
         content = members.pop("content", None)
         if content is not None and bytes(content) not in (b"[]", b"null"):
@@ -331,35 +315,34 @@ class Message:
         self._closing = True
         self._note(read_object(wire.delta), None if wire.usage is UNSET else wire.usage)
         self._keep({name: value for name, value in (wire.rest or {}).items() if name != "usage"})
-        if self._reason is not None:
-            self._settle(self._reason in CUTTING)
+        if self.said.finish_reason is not None:
+            self._settle(self.said.finish_reason in CUTTING)
 
     def _note(self, members: Extra, usage: Json | None) -> None:
         """Take what is said of the message: a null says nothing that was not said before."""
         reason, stop = word(members, "stop_reason"), word(members, "stop_sequence")
         if reason:
-            self._reason = finish_reason(reason)
+            self.said.finish_reason = finish_reason(reason)
         if stop is not None:
-            self._stop_sequence = stop
+            self.said.stop_sequence = stop
         self._tokens.read(usage, "$.usage")
+        self.said.usage = self._tokens.usage()
         self._keep(told(members))
 
     def _keep(self, members: Extra) -> None:
         for name, value in members.items():
-            if bytes(value) != b"null" or name not in self._extra:
-                self._extra[name] = value
+            if bytes(value) != b"null" or name not in self.said.extra:
+                self.said.extra[name] = value
 
     def _message_stop(self) -> None:
         self._end_missed()
-        self._settle(self._reason is None or self._reason in CUTTING)
-        if self._reason is None:
+        reason = self.said.finish_reason
+        self._settle(reason is None or reason in CUTTING)
+        if reason is None:
             self._issue("missing_reason", "message_delta", "the message ended without a stop_reason")
-        usage, issues = self._tokens.end()
-        end = MessageEnd(self._reason, self._stop_sequence, usage, [*self._issues.values(), *issues])
-        end.id, end.model, end.extra = self._id, self._model, self._extra | self._tokens.extra()
-        end.origin = ORIGIN
-        self.ending = end
-        self._told.append(end)
+        self.said.usage, issues = self._tokens.end()
+        self.said.extra |= self._tokens.extra()
+        self.end(issues)
 
     def _stop(self, wire: MessageStop) -> None:
         self._message_stop()
@@ -372,7 +355,7 @@ class Message:
     def _block_start(self, wire: BlockStart) -> None:
         self._end_missed()
         self._settle(False)
-        if self._closing and self._reason is not None:
+        if self._closing and self.said.finish_reason is not None:
             self._issue("late_content", "content_block_start", "the answer went on behind its stop_reason")
         self._closing = False
         if wire.index <= self._last:
@@ -380,12 +363,9 @@ class Message:
         if wire.index != self._last + 1:
             self._issue("index_gap", "content_block_start", f"block {wire.index} follows block {self._last}")
         self._last = wire.index
-        block = self._open = Block(wire.index, self._parts, wire.content_block)
-        self._model = block.model or self._model
-        self._parts += 1
-        self._told.append(PartStart(block.part, block.without_content(), origin=ORIGIN))
-        if block.opening:
-            self._told.append(PartDelta(block.part, block.opening))
+        block = self._open = Block(wire.index, self.parts.count, wire.content_block)
+        self.said.model = block.model or self.said.model
+        self.parts.open(block.without_content(), block.opening)
 
     def _block_delta(self, wire: BlockDelta) -> None:
         block = self._opened(wire.index)
@@ -401,8 +381,7 @@ class Message:
             return
         if isinstance(delta, SignatureDelta) and block.signature is not None:
             self._issue("second_signature", f"block {block.index}", "the last one counts")
-        if told := block.take(delta):
-            self._told.append(PartDelta(block.part, told))
+        self.parts.append(block.part, block.take(delta))
 
     def _block_stop(self, wire: BlockStop) -> None:
         self._end_block(self._opened(wire.index))
@@ -428,28 +407,24 @@ class Message:
         if block.texts and block.kind not in TOLD and not is_json("".join(block.texts)):
             self._issue("invalid_json", f"block {block.index}", f"its input is no JSON: {''.join(block.texts)}")
             block.texts.clear()
-        self._told.append(PartEnd(block.part, item_of(block.whole(), block.part), origin=ORIGIN))
+        self.parts.close(block.part, item_of(block.whole(), block.part))
 
     def _settle(self, cut: bool) -> None:
         """Tell the call that has ended. Without arguments, or with broken ones, it waited for what comes behind it."""
         block, self._doubt = self._doubt, None
         if block is None:
             return
-        said = block.said()
+        said, where = block.said(), f"block {block.index}"
         call = block.call(said or "{}")
-        if cut:
-            self._issues["cut_call", f"block {block.index}"] = cut_short(call.name, said)
-            self._told.append(PartEnd(block.part, None))
-            return
-        if not call.name:
-            self._issues["invalid_call", f"block {block.index}"] = nameless(call.arguments)
-            self._told.append(PartEnd(block.part, None))
+        if cut or not call.name:
+            self.parts.note(cut_short(call.name, said) if cut else nameless(call.arguments), where)
+            self.parts.close(block.part, None)
             return
         if said and not is_object(said):
-            self._issue("invalid_json", f"block {block.index}", "the arguments of the call are no JSON object")
+            self._issue("invalid_json", where, "the arguments of the call are no JSON object")
         if not block.texts:
-            self._told.append(PartDelta(block.part, call.arguments))
-        self._told.append(PartEnd(block.part, call, origin=ORIGIN))
+            self.parts.append(block.part, call.arguments)
+        self.parts.close(block.part, call)
 
 
 def claims_event(members: Mapping[str, Json]) -> int:

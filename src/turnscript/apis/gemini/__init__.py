@@ -167,11 +167,7 @@ class Gemini(Api):
 
 def _read(body: Mapping[str, Any]) -> Response:
     """A whole answer with one candidate. Raises InvalidRequest for what is none, UpstreamError for an error."""
-    assembly = Assembly(index=None)
-    assembly.add_chunk(Json(msgspec.json.encode(body)))
-    response = fold(assembly.end())
-    response.raw = None
-    return response
+    return Assembly(index=None).whole(Json(msgspec.json.encode(body)))
 
 
 APIS = (Gemini(),)

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from turnscript.apis.api import OFFICIAL, Api, Body, Head, Rendering, Reply, leftover, merge
+from turnscript.apis.api import OFFICIAL, Api, Body, Rendering, Reply, leftover, merge
 from turnscript.apis.gemini.contents import MODEL, Writer, read_part
 from turnscript.apis.gemini.objects import ORIGIN, is_list, is_object, members_of, text_in, without
 from turnscript.apis.shared.answers import (
@@ -94,26 +94,23 @@ class Assembly(ChunkAnswer):
     """One answer, as its chunks arrive. Texts that follow one another are pieces of one text. `index`: that of the
     candidate that is read, None for the only one that there is."""
 
+    origin = ORIGIN
+
     def __init__(self, index: int | None = 0) -> None:
         super().__init__()
         self._index = index
-        self._head = Head()
-        self._extra: Extra = {}
         self._usage: Json | None = None
         self._rest, self._content = Gathered(), Gathered()
-        self._issues: dict[str, Issue] = {}
         self._open: Assistant | Thinking | None = None
-        self._texts: list[str] = []  # of the part that is open
-        self._told_parts = self._seen = 0
+        self._at = 0  # its index
+        self._texts: list[str] = []  # of it
+        self._seen = 0
         self._called = False
-
-    def head(self) -> Head:
-        return self._head
 
     def take(self, name: str, data: str) -> None:
         super().take(name, data)
         if self.reason is not None and self.ending is None:
-            self.end()
+            self.finish()
 
     def add_chunk(self, chunk: Json) -> None:
         members = members_of(chunk, "$")
@@ -125,9 +122,9 @@ class Assembly(ChunkAnswer):
             raise mismatch(candidates, "$.candidates", "an array of candidates")
         if candidates == NULL and "promptFeedback" not in members and self._usage is None:
             raise missing_candidates()
-        head = self._head
-        head.id, head.model = head.id or text_in(members, "responseId"), head.model or text_in(members, "modelVersion")
-        self._extra |= without(members, ("responseId", "modelVersion"))
+        said = self.said
+        said.id, said.model = said.id or text_in(members, "responseId"), said.model or text_in(members, "modelVersion")
+        said.extra |= without(members, ("responseId", "modelVersion"))
         found = (
             [members_of(one, f"$.{_CANDIDATES}[{at}]") for at, one in enumerate(read_list(candidates))]
             if is_list(candidates)
@@ -135,8 +132,7 @@ class Assembly(ChunkAnswer):
         )
         first = [one for one in found if self._index is None or read_count(one.get("index", NULL)) in (0, None)]
         if len(first) < len(found):
-            issue = only_first(found[len(first) :])
-            self._issues[issue.kind] = issue
+            self.parts.note(only_first(found[len(first) :]), "candidates")
         for candidate in first[:1]:
             self._candidate(candidate)
         feedback = members.get("promptFeedback")
@@ -169,26 +165,20 @@ class Assembly(ChunkAnswer):
             self._text(found, at)
             return
         self._close_part()
+        if isinstance(found, Raw):
+            self.parts.note(Issue("unknown_part", f"{at} is kept as it is: {excerpt(value, 100)}"))
+        if isinstance(found, Part):
+            found = Assistant(content=[found], at=at)
+        head, text = found, ""
         if isinstance(found, ToolCall):
             (found,) = objects_in_one_spelling([found])
             assert isinstance(found, ToolCall)
-            found.id = found.id or None
+            found.id, text = found.id or None, found.arguments
             if not found.name:
-                issue = nameless(found.arguments)
-                self._issues[issue.detail] = issue
+                self.parts.note(nameless(text))
                 return
-        if isinstance(found, Raw):
-            issue = Issue("unknown_part", f"{at} is kept as it is: {excerpt(value, 100)}")
-            self._issues[issue.detail] = issue
-        if isinstance(found, Part):
-            found = Assistant(content=[found], at=at)
-        self._called = self._called or isinstance(found, ToolCall)
-        head = msgspec.structs.replace(found, arguments="") if isinstance(found, ToolCall) else found
-        self._tell(PartStart(self._told_parts, head, origin=ORIGIN))
-        if isinstance(found, ToolCall):
-            self._tell(PartDelta(self._told_parts, found.arguments))
-        self._tell(PartEnd(self._told_parts, found, origin=ORIGIN))
-        self._told_parts += 1
+            self._called, head = True, msgspec.structs.replace(found, arguments="")
+        self.parts.close(self.parts.open(head, text), found)
 
     def _text(self, found: Thinking | Text, at: str) -> None:
         """More of a text or of a thought. One that says more than its text is the last of it."""
@@ -200,10 +190,9 @@ class Assembly(ChunkAnswer):
                 return
             self._close_part()
             self._open, self._texts = Thinking(at=at) if thought is not None else Assistant(at=at), []
-            self._tell(PartStart(self._told_parts, msgspec.structs.replace(self._open), origin=ORIGIN))
+            self._at = self.parts.open(msgspec.structs.replace(self._open))
         self._texts.append(text)
-        if text:
-            self._tell(PartDelta(self._told_parts, text))
+        self.parts.append(self._at, text)
         if more:
             self._close_part(found)
 
@@ -217,31 +206,25 @@ class Assembly(ChunkAnswer):
             said.extra = last.extra
         elif isinstance(part, Thinking) and last is not None:
             part.signature, part.extra = last.signature, last.extra
-        self._tell(PartEnd(self._told_parts, part, origin=ORIGIN))
-        self._told_parts += 1
+        self.parts.close(self._at, part)
 
-    def _tell(self, event: Event) -> None:
-        self._told.append(event)
-
-    def finish(self) -> MessageEnd:
+    def finish(self) -> None:
         self._close_part()
-        told = self._usage if self._usage is not None else NULL
-        usage, rest, issues = (None, {}, []) if told == NULL else read_usage(told)
-        reason = CALLED if self.reason == STOP and self._called else self.reason
-        if reason is None:
+        told, end = self._usage if self._usage is not None else NULL, self.said
+        end.usage, rest, issues = (None, {}, []) if told == NULL else read_usage(told)
+        end.finish_reason = CALLED if self.reason == STOP and self._called else self.reason
+        if self.reason is None:
             issues.append(Issue("no_finish_reason", "the server did not say why the answer ended"))
         said, content = self._rest.joined(), self._content.joined()
-        if content.pop("role", None) not in (None, Json(b'"model"')):
-            content = self._content.joined()
+        if content.get("role") == Json(b'"model"'):
+            del content["role"]
         if content:
             said["content"] = leftover(content)
         if said:
-            self._extra[_CANDIDATES] = leftover(said)
+            end.extra[_CANDIDATES] = leftover(said)
         if rest:
-            self._extra[_USAGE] = leftover(rest)
-        end = MessageEnd(reason, None, usage, [*self._issues.values(), *issues], extra=self._extra, origin=ORIGIN)
-        end.id, end.model = self._head.id, self._head.model
-        return end
+            end.extra[_USAGE] = leftover(rest)
+        self.end(issues)
 
 
 def missing_candidates() -> InvalidRequest:

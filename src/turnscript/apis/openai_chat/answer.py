@@ -20,7 +20,7 @@ from turnscript.apis.shared.answers import CUT_CALL, Counts, plain_reason
 from turnscript.core.conversation import Request
 from turnscript.core.finish_reasons import CALLED, LENGTH, STOP
 from turnscript.core.json_text import Json
-from turnscript.core.wire import Reader, Wire
+from turnscript.core.wire import Wire
 
 ORIGIN = "openai-chat"
 COUNTS = Counts("prompt_tokens", "completion_tokens")
@@ -92,9 +92,6 @@ class Answer(Wire):
     system_fingerprint: Json | UnsetType = UNSET
     service_tier: Json | UnsetType = UNSET
     obfuscation: Json | UnsetType = UNSET
-
-
-read_answer: Reader[Answer] = Reader(Answer)
 
 
 # Writing the reason.

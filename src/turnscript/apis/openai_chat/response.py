@@ -36,7 +36,7 @@ from turnscript.apis.openai_chat.answer import (
 from turnscript.apis.openai_chat.content import entry, is_within, written_parts
 from turnscript.apis.openai_chat.objects import BOTH
 from turnscript.apis.openai_chat.options import TIERS
-from turnscript.apis.openai_chat.stream_reading import Assembly, read_checked
+from turnscript.apis.openai_chat.stream_reading import Assembly
 from turnscript.apis.shared.answers import (
     UNTOLD,
     created_of,
@@ -67,7 +67,7 @@ from turnscript.core.conversation import (
     ToolCall,
 )
 from turnscript.core.errors import InvalidRequest
-from turnscript.core.events import MessageEnd, fold
+from turnscript.core.events import MessageEnd
 from turnscript.core.finish_reasons import FILTERED, check_end
 from turnscript.core.json_text import Json, is_object, read_list, read_object, safe_json_string
 from turnscript.core.logprobs import TokenLogprob
@@ -82,22 +82,16 @@ from turnscript.core.validation import text_only
 
 def read_response(source: Source) -> Response:
     """A whole answer. Raises InvalidRequest for what is none, UpstreamError for an error."""
-    body = Json(body_bytes(source))
-    answer = read_checked(body)
-    if not answer.choices:
-        expected = "a list of choices"
-        raise InvalidRequest(
-            f"required, but missing or empty; expected {expected}", path="$.choices", expected=expected
-        )
+    assembly = Assembly(is_whole=True)
+    answer = assembly.checked(Json(body_bytes(source)))
     for index, choice in enumerate(answer.choices):
         choice.index = choice.index or index
         if not (index or choice.message or choice.finish_reason == FILTERED):  # of which Azure leaves no message
             raise InvalidRequest("required, but missing; expected a message", path="$.choices[0].message")
     answer.choices[0].index = 0
-    assembly = Assembly(whole=True)
     assembly.add(answer)
-    response = fold(assembly.end())
-    response.raw = None
+    assembly.finish()
+    response = assembly.response()
     if assembly.twice:
         next(item for item in response.items if isinstance(item, Thinking)).hints = Hints(slot=BOTH)
     message = answer.choices[0].message

@@ -6,16 +6,17 @@ for one case: a call whose arguments may still grow cannot be ended, so what com
 is over. Whether a call may end is asked once, when something else comes first: its arguments are then a whole JSON
 object, as they are with servers that finish one call before the next, or its pieces come mixed with others'.
 
-Members without a name wait in the `extra` of the response: those of the choice and its message under `choices`, those
-of the usage under `usage`.
+Members of the message without a name wait in the `extra` of the response with those of the choice, under `choices`.
 """
 
 from __future__ import annotations
 
-from msgspec import UNSET, UnsetType
+from typing import ClassVar
+
+from msgspec import UNSET
 from msgspec.structs import replace
 
-from turnscript.apis.api import Head, extra_of, leftover
+from turnscript.apis.api import extra_of, leftover
 from turnscript.apis.openai_chat.answer import (
     COMPLETE,
     COUNTS,
@@ -28,12 +29,11 @@ from turnscript.apis.openai_chat.answer import (
     PieceOfCall,
     PieceOfCustom,
     PieceOfFunction,
-    read_answer,
 )
 from turnscript.apis.openai_chat.content import WITHIN, is_plain, parts_of, thought_of
-from turnscript.apis.openai_chat.objects import kept
-from turnscript.apis.shared.answers import Gathered, head_of, nameless, only_first, read_usage
-from turnscript.apis.shared.chunk_streams import ChunkAnswer
+from turnscript.apis.shared.answers import Gathered, nameless
+from turnscript.apis.shared.chunk_streams import ChoiceAnswer
+from turnscript.apis.shared.stream_reader import Parts
 from turnscript.core.conversation import (
     Assistant,
     Extra,
@@ -46,15 +46,11 @@ from turnscript.core.conversation import (
     Text,
     Thinking,
     ToolCall,
-    Usage,
 )
-from turnscript.core.error_object import upstream_error
-from turnscript.core.errors import InvalidRequest
-from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from turnscript.core.finish_reasons import CALLED, STOP
 from turnscript.core.json_text import Json, is_object, json_string, plain
 from turnscript.core.source_paths import says_nothing
-from turnscript.core.wire import Wire
+from turnscript.core.wire import Reader, Wire
 
 _MESSAGE = "$.choices[0].message"
 
@@ -208,26 +204,19 @@ class CallLane(Lane):
 
 
 class Lanes:
-    """All parts of one answer. `events`: the list that events are appended to."""
+    """All parts of one answer. `parts`: where they are told."""
 
-    def __init__(self, events: list[Event]) -> None:
-        self.events = events
-        self._issues: dict[tuple[str, str], Issue] = {}
-        self._told = 0
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
         self._current: Lane | None = None
         self._waiting: list[Lane] = []
         self._calls: dict[int, CallLane] = {}
         self._latest: CallLane | None = None
 
     @property
-    def issues(self) -> list[Issue]:
-        """What was not as it should be, each once."""
-        return list(self._issues.values())
-
-    @property
     def began(self) -> bool:
         """Whether any part was told."""
-        return self._told > 0
+        return self.parts.count > 0
 
     @property
     def called(self) -> bool:
@@ -344,7 +333,7 @@ class Lanes:
         text = "".join(lane.texts)
         if not lane.name:
             found = nameless(text)
-            self.issue(found.kind, found.detail)
+            self.parts.note(found)
             return True
         if reason in COMPLETE and not (lane.texts or (lane.custom and lane.said)):
             self.issue("missing_arguments", f"the call of {lane.name!r} came without arguments")
@@ -381,36 +370,24 @@ class Lanes:
             return
         lane.texts.append(text)
         if lane is self._current and lane.index >= 0:
-            self.events.append(PartDelta(lane.index, text))
+            self.parts.append(lane.index, text)
 
     def _begin(self, lane: Lane) -> None:
         head = lane.head()
-        if head is None:
-            return
-        lane.index = self._told
-        self._told += 1
-        self.events.append(PartStart(lane.index, head, origin=ORIGIN))
-        text = "".join(lane.texts)
-        if text:
-            self.events.append(PartDelta(lane.index, text))
+        if head is not None:
+            lane.index = self.parts.open(head, "".join(lane.texts))
 
     def _end(self, lane: Lane, cut: bool = False) -> None:
         lane.ended = True
-        if lane.index < 0:
-            if cut:
-                return
-            lane.index = self._told
-            self._told += 1
-            whole = lane.whole()
-            assert whole is not None
-            self.events.append(PartStart(lane.index, whole, origin=ORIGIN))
-            self.events.append(PartEnd(lane.index, whole, origin=ORIGIN))
-            return
-        self.events.append(PartEnd(lane.index, None if cut else lane.whole(), origin=ORIGIN))
+        whole = None if cut else lane.whole()
+        if lane.index < 0 and whole is not None:
+            lane.index = self.parts.open(whole)
+        if lane.index >= 0:
+            self.parts.close(lane.index, whole)
 
     def issue(self, kind: str, detail: str) -> None:
         """Note what is not as it should be."""
-        self._issues.setdefault((kind, detail), Issue(kind, detail))
+        self.parts.note(Issue(kind, detail))
 
 
 def _named(piece: PieceOfCall) -> tuple[str, str]:
@@ -436,98 +413,47 @@ def _says(piece: Piece | None) -> bool:
     return any(getattr(piece, member, None) for member in _SAYS)
 
 
-class Assembly(ChunkAnswer):
-    """One answer, as its pieces arrive. `whole`: in one piece."""
+class Assembly(ChoiceAnswer):
+    """One answer, as its pieces arrive."""
 
-    def __init__(self, whole: bool = False) -> None:
-        super().__init__()
-        self._lanes = Lanes(self._told)
-        self._whole = whole
+    origin = ORIGIN
+    read: ClassVar[Reader[Answer]] = Reader(Answer)
+    counts = COUNTS
+    kept = ("object", "created", "system_fingerprint", "service_tier", "error")
+
+    def __init__(self, is_whole: bool = False) -> None:
+        super().__init__(is_whole)
+        self._lanes = Lanes(self.parts)
         self._thoughts: list[str] = []  # in `reasoning_content`: some servers say all of it again in `reasoning`
         self.twice = False  # whether they did
-        self._others: set[int] = set()  # the indexes of the choices that are not read
-        self._id: str | None = None
-        self._model: str | None = None
-        self._stop: str | None = None
-        self._usage: Usage | None = None
-        self._extra: Extra = {}
-        self._head: tuple[Json | UnsetType, ...] = ()  # what the last chunk said of the answer
-        self._usage_rest: Extra = {}
-        self._usage_issues: list[Issue] = []  # of the last usage, which is the one that counts
-        self._choice_rest = Gathered()
         self._message_rest = Gathered(texts=True)
 
-    def head(self) -> Head:
-        return head_of(self._id, self._model, self._extra, self._usage)
-
-    def add_chunk(self, chunk: Json) -> None:
-        answer = read_checked(chunk)
-        if not isinstance(answer.choices, list) and answer.usage in (UNSET, _NULL):
-            expected = "a list of choices"
-            raise InvalidRequest(f"required, but missing; expected {expected}", path="$.choices", expected=expected)
-        self.add(answer)
-
-    def add(self, answer: Answer) -> None:
-        """A chunk, or a whole answer."""
-        self._id = self._id or answer.id or None
-        self._model = self._model or answer.model or None
-        for choice in answer.choices or ():
-            if choice.index:
-                self._others.add(choice.index)
-            else:
-                self._choice(choice)
-        if answer.usage is not UNSET and answer.usage != _NULL:
-            self._usage, self._usage_rest, self._usage_issues = read_usage(answer.usage, "$.usage", COUNTS)
-        head = (answer.object, answer.created, answer.system_fingerprint, answer.service_tier, answer.error)
-        if head != self._head or answer.rest:
-            self._head = head
-            self._keep(kept(answer, "object", "created", "system_fingerprint", "service_tier", "error"))
-
-    def _keep(self, members: Extra) -> None:
-        """The unnamed members of the answer. A `usage` among them is null and says nothing."""
-        for key, value in members.items():
-            if key != "usage" and (value != _NULL or key not in self._extra):
-                self._extra[key] = Json(bytes(value))
-
-    def finish(self) -> MessageEnd:
-        lanes = self._lanes
-        if self._others:
-            found = only_first(self._others)
-            lanes.issue(found.kind, found.detail)
-        reason = CALLED if self.reason == LEGACY_CALL else self.reason
-        if reason is None:
-            lanes.issue("no_finish_reason", "the server did not say why the answer ended")
-        lanes.finish(reason)
-        if reason == CALLED and not lanes.called:
-            lanes.issue("missing_call", "the answer ended for a call of a tool, and there is none in it")
-        choice, message = self._choice_rest.joined(), self._message_rest.joined()
+    def conclude(self) -> Extra:
+        reason = self.said.finish_reason = CALLED if self.reason == LEGACY_CALL else self.reason
+        self._lanes.finish(reason)
+        if reason == CALLED and not self._lanes.called:
+            self.note("missing_call", "the answer ended for a call of a tool, and there is none in it")
+        choice, message = self.rest.joined(), self._message_rest.joined()
         self.twice = REASONING in message and plain(message[REASONING]) == "".join(self._thoughts)
         if self.twice:
             del message[REASONING]
         if message:
             choice["message"] = leftover(message)
-        if choice:
-            self._extra["choices"] = leftover(choice)
-        if self._usage_rest:
-            self._extra["usage"] = leftover(self._usage_rest)
-        end = MessageEnd(reason, self._stop, self._usage, lanes.issues + self._usage_issues)
-        end.id, end.model, end.extra, end.origin = self._id, self._model, self._extra, ORIGIN
-        return end
+        return choice
 
-    def _choice(self, choice: Choice) -> None:
+    def choose(self, choice: Choice) -> None:
         piece = self._told_in(choice)
-        if self.reason is not None:
-            self._late(choice, piece)
+        self.note_late(choice.finish_reason, says=_says(piece))
         if piece is not None:
             self._piece(piece, whole=piece is choice.message)
         elif not (choice.finish_reason or choice.rest):
-            self._lanes.issue("missing_delta", "the server sent a chunk that says nothing")
+            self.note("missing_delta", "the server sent a chunk that says nothing")
         self.reason = choice.finish_reason or self.reason
         if choice.finish_reason == STOP:
             for value in (choice.stop_reason, choice.matched_stop):
                 if value is not UNSET and bytes(value)[:1] == b'"':
-                    self._stop = plain(value)
-        self._choice_rest.add(_said(choice, "logprobs", "stop_reason", "matched_stop"))
+                    self.said.stop_sequence = plain(value)
+        self.rest.add(_said(choice, "logprobs", "stop_reason", "matched_stop"))
 
     def _told_in(self, choice: Choice) -> Piece | None:
         """What a choice says: its message in a whole answer, its delta in a chunk.
@@ -535,21 +461,12 @@ class Assembly(ChunkAnswer):
         Some servers send both: chunks with all that was said so far beside the delta, answers with an empty delta. One
         that says all at once where a stream was asked for has nothing in the delta.
         """
-        first, second = (choice.message, choice.delta) if self._whole else (choice.delta, choice.message)
+        first, second = (choice.message, choice.delta) if self.is_whole else (choice.delta, choice.message)
         if not isinstance(second, Piece):
             return first if isinstance(first, Piece) else None
         if not isinstance(first, Piece) or not (_says(first) or self._lanes.began or not _says(second)):
             return second
         return first
-
-    def _late(self, choice: Choice, piece: Piece | None) -> None:
-        """Something behind the end: it is read, but the end may have been none, or this another answer's."""
-        if _says(piece):
-            self.late = True
-            self._lanes.issue("late_content", "the answer went on behind its finish_reason")
-        if choice.finish_reason and choice.finish_reason != self.reason:
-            told = f"the finish_reason {self.reason!r} was followed by {choice.finish_reason!r}, which counts"
-            self._lanes.issue("changed_reason", told)
 
     def _piece(self, piece: Piece, whole: bool) -> None:
         lanes = self._lanes
@@ -588,14 +505,6 @@ class Assembly(ChunkAnswer):
                 self._lanes.add("refusal", part.text)
             else:
                 self._lanes.add_part(part)
-
-
-def read_checked(body: Json) -> Answer:
-    """A chunk or a whole answer. Raises UpstreamError if it is an error."""
-    answer = read_answer(body, "$")
-    if isinstance(answer.error, Json) and answer.error != _NULL:
-        raise upstream_error(answer.error, body)
-    return answer
 
 
 def _no_sound(name: str, value: Json) -> bool:

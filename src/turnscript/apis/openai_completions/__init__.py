@@ -44,8 +44,7 @@ from turnscript.apis.shared.stream_reader import StreamReader
 from turnscript.core.conversation import Item, Part, Request, Response, System, Text, User
 from turnscript.core.error_object import encoded, error_body
 from turnscript.core.errors import InvalidRequest, TurnscriptError
-from turnscript.core.events import fold
-from turnscript.core.json_text import Json, plain, read_list, read_object
+from turnscript.core.json_text import Json, plain, read_list
 from turnscript.core.losses import Loss
 from turnscript.core.message_groups import envelope_of
 from turnscript.core.payloads import Source, body_bytes
@@ -187,16 +186,7 @@ class OpenAICompletions(Api):
 
     def _parse_one(self, body: Source) -> Response:
         """A whole answer with one choice."""
-        data = Json(body_bytes(body))
-        assembly = Assembly()
-        assembly.add_chunk(data)
-        if bytes(read_object(data).get("choices", Json(b"[]"))) in (b"[]", b"null"):
-            expected = "a list of choices"
-            message = f"required, but missing or empty; expected {expected}"
-            raise InvalidRequest(message, path="$.choices", expected=expected)
-        response = fold(assembly.end())
-        response.raw = None
-        return response
+        return Assembly(is_whole=True).whole(Json(body_bytes(body)))
 
     def parse_responses(self, body: Source) -> list[Response]:
         """An answer for each choice."""

@@ -16,33 +16,28 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.apis.api import OFFICIAL, Api, Body, Head, Rendering, Reply, extra_of, leftover, merge
+from turnscript.apis.api import OFFICIAL, Api, Body, Rendering, Reply, extra_of, merge
 from turnscript.apis.shared.answers import (
     Counts,
-    Gathered,
     came_to_nothing,
     created_of,
-    head_of,
     index_of,
     lose_foreign,
     lose_id,
     lose_usage,
     made_id,
-    only_first,
     plain_reason,
-    read_usage,
     write_usage,
 )
-from turnscript.apis.shared.chunk_streams import ChunkAnswer, ChunkEnding, asks_usage, encoded
+from turnscript.apis.shared.chunk_streams import ChoiceAnswer, ChunkEnding, asks_usage, encoded
 from turnscript.core.conversation import (
     Assistant,
     Conversation,
     Extra,
-    Issue,
     Item,
     Part,
     Refusal,
@@ -51,8 +46,7 @@ from turnscript.core.conversation import (
     Text,
     Usage,
 )
-from turnscript.core.error_object import upstream_error
-from turnscript.core.errors import InvalidRequest, UpstreamError
+from turnscript.core.errors import UpstreamError
 from turnscript.core.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, ScoredDelta, no_event
 from turnscript.core.finish_reasons import CALLED, STOP, check_end
 from turnscript.core.json_text import Json, plain, read_object
@@ -98,103 +92,41 @@ class Answer(Wire):
     system_fingerprint: Json | UnsetType = UNSET
 
 
-_read_answer: Reader[Answer] = Reader(Answer)
-
-
 # Reading.
 
 
-class Assembly(ChunkAnswer):
+class Assembly(ChoiceAnswer):
     """One answer, as its chunks arrive."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    origin = ORIGIN
+    read: ClassVar[Reader[Answer]] = Reader(Answer)
+    counts = COUNTS
+    kept = ("object", "created", "system_fingerprint", "error")
+
+    def __init__(self, is_whole: bool = False) -> None:
+        super().__init__(is_whole)
         self._texts: list[str] = []
         self._seen = False  # a text, though it be empty
-        self._issues: list[Issue] = []
-        self._others: set[int] = set()  # the indexes of the choices that are not read
-        self._id: str | None = None
-        self._model: str | None = None
-        self._stop: str | None = None
-        self._usage: Usage | None = None
-        self._usage_rest: Extra = {}
-        self._usage_issues: list[Issue] = []  # of the last usage, which is the one that counts
-        self._extra: Extra = {}
-        self._head: tuple[Json | UnsetType, ...] = ()  # what the last chunk said of the answer
-        self._choice_rest = Gathered()
 
-    def head(self) -> Head:
-        return head_of(self._id, self._model, self._extra, self._usage)
-
-    def add_chunk(self, chunk: Json) -> None:
-        answer = _read_answer(chunk, "$")
-        if isinstance(answer.error, Json) and answer.error != _NULL:
-            raise upstream_error(answer.error, chunk)
-        if not isinstance(answer.choices, list) and answer.usage in (UNSET, _NULL):
-            expected = "a list of choices"
-            raise InvalidRequest(f"required, but missing; expected {expected}", path="$.choices", expected=expected)
-        self._id = self._id or answer.id or None
-        self._model = self._model or answer.model or None
-        for choice in answer.choices or ():
-            if not choice.index:
-                self._choice(choice)
-            else:
-                self._others.add(choice.index)
-        if isinstance(answer.usage, Json) and answer.usage != _NULL:
-            self._usage, self._usage_rest, self._usage_issues = read_usage(answer.usage, "$.usage", COUNTS)
-        head = (answer.object, answer.created, answer.system_fingerprint, answer.error)
-        if head != self._head or answer.rest:
-            self._head = head
-            self._keep(answer)
-
-    def _keep(self, answer: Answer) -> None:
-        """The unnamed members of the answer. A `usage` among them is null and says nothing."""
-        members = {key: getattr(answer, key) for key in ("object", "created", "system_fingerprint", "error")}
-        for key, value in (members | extra_of(answer.rest)).items():
-            if value is not UNSET and key != "usage" and (value != _NULL or key not in self._extra):
-                self._extra[key] = Json(bytes(value))
-
-    def finish(self) -> MessageEnd:
+    def conclude(self) -> Extra:
         if self._texts:
-            text = Text(text="".join(self._texts))
-            self._told.append(PartEnd(0, Assistant(content=[text], at="$.choices[0].text"), origin=ORIGIN))
-        if self._others:
-            self._issues.append(only_first(self._others))
-        if self.reason is None:
-            self._issue("no_finish_reason", "the server did not say why the answer ended")
+            self.parts.close(0, Assistant(content=[Text(text="".join(self._texts))], at="$.choices[0].text"))
         if not self._seen:
-            self._issue("missing_text", "there is a choice without a text")
-        choice = self._choice_rest.joined()
-        if choice:
-            self._extra["choices"] = leftover(choice)
-        if self._usage_rest:
-            self._extra["usage"] = leftover(self._usage_rest)
-        end = MessageEnd(self.reason, self._stop, self._usage, self._issues + self._usage_issues)
-        end.id, end.model, end.extra, end.origin = self._id, self._model, self._extra, ORIGIN
-        return end
+            self.note("missing_text", "there is a choice without a text")
+        return self.rest.joined()
 
-    def _issue(self, kind: str, detail: str) -> None:
-        """Note what is odd; the same thing only once."""
-        if not any(issue.kind == kind for issue in self._issues):
-            self._issues.append(Issue(kind, detail))
-
-    def _choice(self, choice: Choice) -> None:
+    def choose(self, choice: Choice) -> None:
         text = choice.text or (choice.delta.content if isinstance(choice.delta, Delta) else choice.text)
-        if self.reason is not None and text:
-            self.late = True
-            self._issue("late_content", "the answer went on behind its finish_reason")
-        if self.reason is not None and choice.finish_reason and choice.finish_reason != self.reason:
-            told = f"the finish_reason {self.reason!r} was followed by {choice.finish_reason!r}, which counts"
-            self._issue("changed_reason", told)
+        self.note_late(choice.finish_reason, says=bool(text))
         self.reason = choice.finish_reason or self.reason
         self._seen = self._seen or isinstance(text, str)
         if not isinstance(text, str) and not choice.finish_reason:
-            self._issue("missing_text", "there is a choice without a text")
+            self.note("missing_text", "there is a choice without a text")
         if isinstance(text, str) and text:
             if not self._texts:
-                self._told.append(PartStart(0, Assistant(at="$.choices[0].text")))
+                self.parts.open(Assistant(at="$.choices[0].text"))
             self._texts.append(text)
-            self._told.append(PartDelta(0, text))
+            self.parts.append(0, text)
         rest = extra_of(choice.rest)
         for name in ("logprobs", *_STOPS):
             value = getattr(choice, name)
@@ -203,8 +135,8 @@ class Assembly(ChunkAnswer):
                 continue
             rest[name] = value
             if name in _STOPS and bytes(value)[:1] == b'"' and choice.finish_reason == STOP:
-                self._stop = plain(value)
-        self._choice_rest.add(rest.items())
+                self.said.stop_sequence = plain(value)
+        self.rest.add(rest.items())
 
 
 # Writing.

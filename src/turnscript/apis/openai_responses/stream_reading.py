@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from turnscript.apis.api import Head, extra_of
+from turnscript.apis.api import extra_of
 from turnscript.apis.openai_responses.client_tools import name_of
 from turnscript.apis.openai_responses.options import ORIGIN
 from turnscript.apis.openai_responses.outcome import (
@@ -36,10 +36,11 @@ from turnscript.apis.openai_responses.output import (
     status_of,
 )
 from turnscript.apis.openai_responses.response import ending, untold_call
-from turnscript.apis.shared.answers import nameless, read_count
+from turnscript.apis.shared.answers import nameless
+from turnscript.apis.shared.stream_reader import Answer
 from turnscript.core.conversation import Assistant, Issue, Item, Opaque, Part, Refusal, Text, Thinking, ToolCall
 from turnscript.core.errors import InvalidRequest, UpstreamError
-from turnscript.core.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart
+from turnscript.core.events import Event, NextText, PartDelta, PartEnd
 from turnscript.core.json_text import Json, plain, read_object
 from turnscript.core.unread_stream import DONE
 
@@ -221,35 +222,22 @@ _decode_text = msgspec.json.Decoder(str).decode
 _decode_part = msgspec.json.Decoder(_PartType).decode
 
 
-class StreamedResponse:
+class StreamedResponse(Answer):
     """One response, as its events arrive."""
 
+    origin = ORIGIN
+
     def __init__(self) -> None:
-        self.ending: MessageEnd | None = None
+        super().__init__()
         self._begun = False
-        self._events: list[Event] = []
-        self._issues: list[Issue] = []
-        self._known: set[str] = set()
-        self._parts: dict[int, ToldPart] = {}
+        self._by_index: dict[int, ToldPart] = {}
         self._by_name: dict[tuple[object, ...], ToldPart] = {}
         self._ids: dict[str, int] = {}  # of items that were announced without an output index
         self._waiting: deque[ToldPart] = deque()  # in the order of the output, not ended yet
         self._held: PartEnd | None = None  # of the item that may be the last: the end shows what its status says
         self._items: list[Item] = []
-        self._said = MessageEnd(origin=ORIGIN)  # what the response said of itself at the beginning
-
-    def head(self) -> Head:
-        """What the stream has said of itself so far."""
-        created = self._said.extra.get("created_at")
-        return Head(self._said.id, self._said.model, read_count(created) if created is not None else None)
-
-    def events(self) -> list[Event]:
-        """Return what is certain since the last time."""
-        events, self._events = self._events, []
-        return events
 
     def close(self, stray: str) -> None:
-        """Refuse an end without a terminal event."""
         message = "the stream ended before the response was over"
         raise UpstreamError(f"{message}: {stray}" if stray else message, body=stray, retryable=True)
 
@@ -265,12 +253,9 @@ class StreamedResponse:
                 self._issue("unclosed_call", f"the stream ends inside a call of {name!r}, which is left out")
             self._end(part, self._final(part, None) if told else None)
         self._release()
-        self._said.issues = self._issues
-        self.ending = self._said
-        self._events.append(self._said)
+        self.end()
 
     def take(self, name: str, data: str) -> None:
-        """Take one more event."""
         if data.startswith(DONE):
             return
         told = _read(data)
@@ -292,9 +277,9 @@ class StreamedResponse:
                 wire = read_response_object(told.response, "$.response")
             except InvalidRequest:
                 wire = ResponseObject()  # the last event is the one that counts
-            self._said.id = None if wire.id is UNSET else wire.id or None
-            self._said.model = None if wire.model is UNSET else wire.model or None
-            self._said.extra = said(extra_of(wire.rest))
+            self.said.id = None if wire.id is UNSET else wire.id or None
+            self.said.model = None if wire.model is UNSET else wire.model or None
+            self.said.extra = said(extra_of(wire.rest))
         if type_ not in _LIFECYCLE:
             self._issue("missing_event", f"the stream begins with {type_!r} and not with 'response.created'")
 
@@ -320,14 +305,14 @@ class StreamedResponse:
 
     def _is_progress(self, told: _Told) -> bool:
         """Whether the event belongs to an item that is kept whole anyway."""
-        part = None if told.output_index is UNSET else self._parts.get(told.output_index)
+        part = None if told.output_index is UNSET else self._by_index.get(told.output_index)
         return part is not None and isinstance(part.item, Opaque)
 
     # Items.
 
     def _added(self, told: _Told, text: str) -> None:
-        index = len(self._parts) if told.output_index is UNSET else told.output_index
-        if index in self._parts:
+        index = len(self._by_index) if told.output_index is UNSET else told.output_index
+        if index in self._by_index:
             raise UpstreamError(f"the server announced two items at output index {index}", body=_start(text))
         if told.item is UNSET:
             raise UpstreamError("the server announced an item without saying which", body=_start(text))
@@ -338,8 +323,9 @@ class StreamedResponse:
 
     def _new(self, index: int, item: Item) -> ToldPart:
         self._release()
-        part = ToldPart(len(self._parts), head(item))
-        self._parts[index] = part
+        part = ToldPart(self.parts.count, head(item))
+        self.parts.count += 1
+        self._by_index[index] = part
         self._by_name.setdefault(names_of(item), part)
         self._waiting.append(part)
         if not isinstance(item, Assistant):  # a message waits until it is known whether it is a refusal
@@ -349,7 +335,7 @@ class StreamedResponse:
     def _announce(self, part: ToldPart) -> None:
         if not part.announced:
             part.announced = True
-            self._events.append(PartStart(part.index, part.item, origin=ORIGIN))
+            self.parts.open(part.item, index=part.index)
 
     def _content_part(self, told: _Told, text: str) -> None:
         part = self._part(told, "response.content_part.added", text)
@@ -379,10 +365,10 @@ class StreamedResponse:
             if told.content_index != part.at:
                 part.move(told.content_index)
             if part.over:
-                self._events += part.next_texts(type_ == _REFUSAL)
+                self.parts.events += part.next_texts(type_ == _REFUSAL)
             part.refuses = type_ == _REFUSAL
             part.pieces.append(piece)
-            self._events.append(PartDelta(part.index, piece))
+            self.parts.append(part.index, piece)
 
     def _item_done(self, told: _Told, text: str) -> None:
         index = self._index(told, "response.output_item.done", text)
@@ -390,8 +376,8 @@ class StreamedResponse:
             raise UpstreamError("the server ended an item without saying which", body=_start(text))
         item = read_output(told.item, "$.output", index)
         if item is None:
-            self._issues_add(untold_call(told.item))
-        part = self._parts.get(index) or self._misplaced(item, index)
+            self._note(untold_call(told.item))
+        part = self._by_index.get(index) or self._misplaced(item, index)
         if part is None:
             part = self._new(index, item if item is not None else announced_call(told.item, index))
         if part.final is not None:
@@ -420,7 +406,7 @@ class StreamedResponse:
             if rest is None:
                 self._issue("changed_item", f"item {part.index} is not what its pieces said")
             else:
-                self._events += rest
+                self.parts.events += rest
         self._announce(part)
         part.end(PartEnd(part.index, item, origin=ORIGIN))
         while self._waiting and self._waiting[0].final is not None:
@@ -436,7 +422,7 @@ class StreamedResponse:
         """Tell the end of an item that is not the last, or is the last of a response that ended for that reason."""
         if self._held is not None:
             settle_last(self._held.part, reason)
-            self._events.append(self._held)
+            self.parts.events.append(self._held)
             self._held = None
 
     # The end.
@@ -450,21 +436,20 @@ class StreamedResponse:
         elif type_ not in _STATUSES and wire.status == "in_progress":
             wire.status = UNSET
         output = [] if wire.output is UNSET else wire.output
-        if wire.output is UNSET and not self._parts:
+        if wire.output is UNSET and not self._by_index:
             self._issue("missing_item", "there is no output, neither in events of its own nor in the last one")
         if wire.status != FAILED and wire.error is UNSET:
             self._complete(output)
         end = ending(wire, self._items)
-        if self._said.id and end.id and self._said.id != end.id:
-            self._issue("changed_id", f"the response began as {self._said.id!r} and ended as {end.id!r}, which counts")
-        end.issues = self._issues + end.issues
+        if self.said.id and end.id and self.said.id != end.id:
+            self._issue("changed_id", f"the response began as {self.said.id!r} and ended as {end.id!r}, which counts")
         self._release(end.finish_reason)
-        self._events.append(end)
-        self.ending = end
+        self.said = end
+        self.end(end.issues)
 
     def _complete(self, output: list[Json]) -> None:
         """End the items that were not, with what the last event says of them; tell those that it alone has."""
-        known = len(self._parts)
+        known = len(self._by_index)
         self._end_announced(output)
         if 0 < known < len(output) and not self._begins_with_announced(output):
             self._issue("unannounced_item", "the last event has more items than were announced; they are left out")
@@ -474,13 +459,13 @@ class StreamedResponse:
             if known:
                 self._issue("missing_event", f"item {index} was never announced")
             if item is None:
-                self._issues_add(untold_call(value))
+                self._note(untold_call(value))
             else:
                 self._end(self._new(index, item), item)
 
     def _begins_with_announced(self, output: list[Json]) -> bool:
         """Whether all of the last event can be read, and it begins with what was announced: the rest is more then."""
-        announced = [names_of(self._parts[index].item) for index in sorted(self._parts)]
+        announced = [names_of(self._by_index[index].item) for index in sorted(self._by_index)]
         try:
             items = [read_output(value, "$.output", at) for at, value in enumerate(output)]
         except InvalidRequest:
@@ -489,7 +474,7 @@ class StreamedResponse:
 
     def _end_announced(self, output: list[Json]) -> None:
         unended = [part for part in self._waiting if part.final is None]
-        if output and len(output) < len(self._parts) - len(unended):
+        if output and len(output) < len(self._by_index) - len(unended):
             self._issue("missing_item", "the last event has fewer items than were done; all that were done are kept")
         if not unended:
             self._compare(output)
@@ -525,7 +510,7 @@ class StreamedResponse:
             item = head(item)
             item.arguments = part.arguments  # type: ignore[attr-defined]
             if not item.name:  # type: ignore[attr-defined]
-                self._issues_add(nameless(part.arguments))
+                self._note(nameless(part.arguments))
                 return None
         elif isinstance(item, Assistant | Thinking):
             item = head(item)
@@ -535,7 +520,7 @@ class StreamedResponse:
     # Faults.
 
     def _part(self, told: _Told, type_: str, text: str) -> ToldPart:
-        part = self._parts.get(self._index(told, type_, text))
+        part = self._by_index.get(self._index(told, type_, text))
         if part is None:
             raise UpstreamError(f"the server sent a {type_} for an item that it never announced", body=_start(text))
         return part
@@ -547,16 +532,14 @@ class StreamedResponse:
         if not self._ids:
             raise UpstreamError(f"the server sent a {type_} without an output index", body=_start(text))
         ids = _ids(told.item) if told.item is not UNSET else [str(told.item_id)]
-        return next((self._ids[id_] for id_ in ids if id_ in self._ids), len(self._parts) - 1)
+        return next((self._ids[id_] for id_ in ids if id_ in self._ids), len(self._by_index) - 1)
 
     def _issue(self, kind: str, detail: str) -> None:
-        if detail not in self._known:
-            self._issues_add(Issue(kind, detail))
+        self._note(Issue(kind, detail))
 
-    def _issues_add(self, issue: Issue) -> None:
-        if len(self._issues) < _MOST_ISSUES:
-            self._known.add(issue.detail)
-            self._issues.append(issue)
+    def _note(self, issue: Issue) -> None:
+        if len(self.parts.issues) < _MOST_ISSUES:
+            self.parts.note(issue)
 
 
 def _read(text: str) -> _Told:
