@@ -28,7 +28,8 @@ from tests.responses import (
     without_made_up,
 )
 from tests.strategies import events as drawn
-from turnscript.core.conversation import Assistant, Opaque, Refusal, Text, ToolCall, Usage
+from turnscript.convert.registry import get_api
+from turnscript.core.conversation import Assistant, Item, Opaque, Refusal, Text, ToolCall, Usage
 from turnscript.core.errors import UpstreamError
 from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
 from turnscript.core.json_text import json_of
@@ -249,6 +250,18 @@ def test_a_cut_call_of_another_server_is_no_call() -> None:
         response = fold(events)
         assert ([], "length") == (response.items, response.finish_reason)
         assert response.issues
+
+
+@pytest.mark.parametrize("items", [[], [TEXT]], ids=["alone", "behind a text"])
+def test_a_cut_call_of_the_last_event_alone_is_that_of_the_whole_response(items: list[Item]) -> None:
+    cut = {"type": "function_call", "name": "f", "arguments": '{"a', "call_id": "c", "status": "incomplete"}
+    told = payloads(stream(answer(*items, reason="length")))[-1]["response"]
+    body = told | {"output": [*told["output"], cut]}
+    response = fold(parsed(of_payloads({"type": "response.incomplete", "response": body})))
+    whole = get_api("openai-responses").parse_response(json.dumps(body))
+    assert response.cut is not None
+    assert ("f", "c", '{"a') == (response.cut.name, response.cut.id, response.cut.arguments)
+    assert (whole.items, whole.cut, whole.finish_reason) == (response.items, response.cut, response.finish_reason)
 
 
 def test_a_refusal_is_announced_as_one() -> None:

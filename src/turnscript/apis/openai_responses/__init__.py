@@ -47,9 +47,9 @@ from turnscript.apis.openai_responses.reading import (
     read_ordinary,
     reopen,
 )
-from turnscript.apis.openai_responses.response import parse_response, write_response
+from turnscript.apis.openai_responses.response import write_response
 from turnscript.apis.openai_responses.serving import SERVING
-from turnscript.apis.openai_responses.stream_reading import StreamedResponse, claims_event
+from turnscript.apis.openai_responses.stream_reading import StreamedResponse, claims_event, parse_response
 from turnscript.apis.openai_responses.stream_writing import StreamWriter
 from turnscript.apis.openai_responses.tools import name_declared, read_tools, write_tools
 from turnscript.apis.openai_responses.writing import write_items

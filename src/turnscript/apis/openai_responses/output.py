@@ -345,14 +345,6 @@ def settle_status(item: Item | None, usual: str) -> None:
         del item.extra["status"]
 
 
-def settle(output: list[Item | None], reason: str | None) -> None:
-    """The same for all items of a response, calls that are left out included."""
-    for item in output[:-1]:
-        settle_status(item, COMPLETED)
-    if output:
-        settle_last(output[-1], reason)
-
-
 def settle_last(item: Item | None, reason: str | None) -> None:
     """Take the status off the last item, if the response, which ended for that reason, says as much."""
     settle_status(item, INCOMPLETE if is_unfinished(reason) and not isinstance(item, ToolCall) else COMPLETED)

@@ -24,13 +24,11 @@ from turnscript.apis.openai_responses.outcome import (
     Lose,
     ResponseObject,
     ending_with_cut_call,
-    failure,
     read_ending,
-    read_response_object,
     said,
     write_ending,
 )
-from turnscript.apis.openai_responses.output import Output, read_output, settle
+from turnscript.apis.openai_responses.output import Output
 from turnscript.apis.openai_responses.tools import response_id, write_tools
 from turnscript.apis.shared.answers import (
     created_of,
@@ -42,12 +40,10 @@ from turnscript.apis.shared.answers import (
     write_usage,
 )
 from turnscript.apis.shared.citations import with_pages_on_text
-from turnscript.core.conversation import Extra, Issue, Item, Request, Response, ToolCall, single_text
-from turnscript.core.errors import InvalidRequest
-from turnscript.core.events import MessageEnd, cut_call
+from turnscript.core.conversation import Extra, Issue, Item, Request, Response, single_text
+from turnscript.core.events import MessageEnd
 from turnscript.core.json_text import Json, excerpt, json_of, plain, read_object
 from turnscript.core.losses import Loss
-from turnscript.core.payloads import Source, body_bytes
 
 _encode = msgspec.json.Encoder().encode
 
@@ -192,51 +188,12 @@ _NO_NAME = Json(b'""')
 # Reading.
 
 
-def parse_response(source: Source) -> Response:
-    """A response body. Raises UpstreamError for an error body and for a response that failed or is not over."""
-    data = body_bytes(source)
-    members = read_object(data)
-    if "output" not in members and "error" in members and bytes(members["error"]).strip() != b"null":
-        raise failure(members["error"], Json(data))
-    wire = read_response_object(Json(data), "$")
-    if wire.output is UNSET:
-        message = "required, but missing; expected an array of output items"
-        raise InvalidRequest(message, path="$.output", expected="an array of output items", got="nothing")
-    output = [read_output(value, "$.output", index) for index, value in enumerate(wire.output)]
-    items = [item for item in output if item is not None]
-    issues = [untold_call(value) for item, value in zip(output, wire.output, strict=True) if item is None]
-    end = ending(wire, items)
-    settle(output, end.finish_reason)
-    return Response(
-        items=items,
-        finish_reason=end.finish_reason,
-        usage=end.usage,
-        id=end.id,
-        model=end.model,
-        issues=issues + end.issues,
-        extra=end.extra,
-        origin=ORIGIN,
-        cut=unfinished_call(wire.output[-1]) if output and output[-1] is None else None,
-    )
-
-
 def untold_call(value: Json) -> Issue:
     """The issue for a call that is not complete, or has no name."""
     members = read_object(value)
     if members.get("name") == _NO_NAME:
         return nameless(str(plain(members.get("arguments", members.get("input", _NO_NAME)))))
     return Issue("unclosed_call", f"the response ends inside a call, which is left out: {excerpt(value, 200)}")
-
-
-def unfinished_call(value: Json) -> ToolCall | None:
-    """The call that an item is which is not complete; None where it has no name."""
-    said: Any = msgspec.json.decode(value)
-    name, custom = said.get("name"), said["type"] == "custom_tool_call"
-    arguments = said.get("input" if custom else "arguments")
-    if not (name and isinstance(name, str) and isinstance(arguments, str)):
-        return None
-    call = ToolCall(name=name, id=said.get("call_id") or None, custom=custom, namespace=said.get("namespace"))
-    return cut_call(call, arguments)
 
 
 def ending(wire: ResponseObject, items: list[Item]) -> MessageEnd:

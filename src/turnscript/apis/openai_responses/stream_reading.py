@@ -1,4 +1,4 @@
-"""Owns reading a stream of this API: server-sent events as events of a response.
+"""Owns reading responses: server-sent events as events of a response, and a whole one as a stream of its last event.
 
 An item is one part. Its pieces are passed on as they come, and what `output_item.done` says of it counts. Parts end in
 the order of the output, so that folding the events gives what the whole response would.
@@ -38,10 +38,22 @@ from turnscript.apis.openai_responses.output import (
 from turnscript.apis.openai_responses.response import ending, untold_call
 from turnscript.apis.shared.answers import nameless
 from turnscript.apis.shared.stream_reader import Answer
-from turnscript.core.conversation import Assistant, Issue, Item, Opaque, Part, Refusal, Text, Thinking, ToolCall
+from turnscript.core.conversation import (
+    Assistant,
+    Issue,
+    Item,
+    Opaque,
+    Part,
+    Refusal,
+    Response,
+    Text,
+    Thinking,
+    ToolCall,
+)
 from turnscript.core.errors import InvalidRequest, UpstreamError
 from turnscript.core.events import Event, NextText, PartDelta, PartEnd
 from turnscript.core.json_text import Json, plain, read_object
+from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.unread_stream import DONE
 
 
@@ -120,12 +132,21 @@ class ToldPart:
         return Refusal(text=text) if self.refuses else Text(text=text)
 
 
-def announced_call(value: Json, index: int) -> Item:
+def announced_call(value: Json, index: int) -> ToolCall:
     """The announcement of a call that is known not to be told already."""
     members: Any = msgspec.json.decode(value)
     custom = members["type"] == "custom_tool_call"
     name, id_ = members.get("name", name_of(members["type"])), members.get("call_id") or None
-    return ToolCall(name=name, arguments="", id=id_, custom=custom, at=f"$.output[{index}]")
+    call = ToolCall(name=name, arguments="", id=id_, custom=custom, at=f"$.output[{index}]")
+    call.namespace = members.get("namespace")
+    return call
+
+
+def cut_arguments(value: Json) -> str | None:
+    """What there is of the arguments of a call that is not complete; None where they are no text."""
+    members = read_object(value)
+    said = plain(members.get("input", members.get("arguments", _NOTHING)))
+    return said if isinstance(said, str) else None
 
 
 def names_of(item: Item) -> tuple[object, ...]:
@@ -184,6 +205,7 @@ _ARGUMENTS_DONE = {
 }
 _PREFIX, _ERROR = "response.", "error"
 """What the types of all events begin with, but for that of an error."""
+_NOTHING = Json(b"null")
 _BODY_IN_ERRORS = 500
 _MOST_ISSUES = 100
 
@@ -435,6 +457,11 @@ class StreamedResponse(Answer):
             wire.status = _STATUSES[type_]
         elif type_ not in _STATUSES and wire.status == "in_progress":
             wire.status = UNSET
+        self.conclude(wire)
+
+    def conclude(self, wire: ResponseObject) -> None:
+        """End the response as it says itself, which tells all that was not told before. Raises UpstreamError for one
+        that failed or is not over."""
         output = [] if wire.output is UNSET else wire.output
         if wire.output is UNSET and not self._by_index:
             self._issue("missing_item", "there is no output, neither in events of its own nor in the last one")
@@ -458,10 +485,16 @@ class StreamedResponse(Answer):
             item = read_output(value, "$.output", index)
             if known:
                 self._issue("missing_event", f"item {index} was never announced")
-            if item is None:
-                self._note(untold_call(value))
-            else:
+            if item is not None:
                 self._end(self._new(index, item), item)
+                continue
+            self._note(untold_call(value))
+            self._release()
+            call, arguments = announced_call(value, index), cut_arguments(value)
+            if call.name and arguments is not None:
+                part = self._new(index, call)
+                self.parts.append(part.index, arguments)
+                self._end(part, None)
 
     def _begins_with_announced(self, output: list[Json]) -> bool:
         """Whether all of the last event can be read, and it begins with what was announced: the rest is more then."""
@@ -540,6 +573,22 @@ class StreamedResponse(Answer):
     def _note(self, issue: Issue) -> None:
         if len(self.parts.issues) < _MOST_ISSUES:
             self.parts.note(issue)
+
+
+def parse_response(source: Source) -> Response:
+    """Read a response body, which is a stream that its last event tells. Raises UpstreamError for an error body and for
+    a response that failed or is not over."""
+    data = Json(body_bytes(source))
+    members = read_object(data)
+    if "output" not in members and members.get("error", _NOTHING) != _NOTHING:
+        raise failure(members["error"], data)
+    wire = read_response_object(data, "$")
+    if wire.output is UNSET:
+        message = "required, but missing; expected an array of output items"
+        raise InvalidRequest(message, path="$.output", expected="an array of output items", got="nothing")
+    answer = StreamedResponse()
+    answer.conclude(wire)
+    return answer.response()
 
 
 def _read(text: str) -> _Told:
