@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import turnscript as ts
+from turnscript.convert.recording import stream_of as stream_of_answer
 from turnscript.core.conversation import Hints
 
 CHAT = ts.get_api("openai-chat")
@@ -72,6 +73,21 @@ def test_a_stream_has_its_thoughts_where_they_were(name: str) -> None:
     waited = renderer.send([one for one in events if not hasattr(one, "text")]) + renderer.close()
     assert b'"%b":"hm"' % name.encode() in waited
     assert 2 + 1 == (told + waited).count(b'"reasoning')
+
+
+@pytest.mark.parametrize("first", ["reasoning", "reasoning_content"])
+def test_all_thoughts_of_an_answer_are_where_the_first_one_was(first: str) -> None:
+    """Readers take the two members for one thought that is told twice."""
+    thoughts = [ts.Thinking(content=[ts.Text(text=one)]) for one in ("h", "m")]
+    thoughts[first == "reasoning_content"].hints = Hints(slot="reasoning")
+    response = ts.Response(items=[*thoughts], finish_reason="stop", origin="openai-chat")
+    message = CHAT.render_response(response, ts.Request()).value["choices"][0]["message"]
+    streamed, _ = stream_of_answer(response, ts.Request(), CHAT)
+    told = [json.loads(line[6:]) for line in streamed.splitlines() if line.startswith(b"data: {")]
+    deltas = [chunk["choices"][0]["delta"] for chunk in told if chunk["choices"]]
+    for members in (message, *deltas):
+        assert {first} >= {name for name in members if name.startswith("reasoning")}
+    assert "hm" == message[first] == "".join([delta.get(first, "") for delta in deltas])
 
 
 def test_an_archive_keeps_where_they_were_and_other_apis_are_told_nothing_of_it() -> None:

@@ -1,4 +1,4 @@
-"""Owns whole answers: reading a body as a response, and writing a response as the one message that this API has.
+"""Owns answers as the one message that this API has: its parts, as a stream tells them and a whole one holds them.
 
 | model | wire |
 | --- | --- |
@@ -20,7 +20,6 @@ from itertools import chain
 from typing import Any
 
 from msgspec import UNSET
-from msgspec.structs import replace
 
 from turnscript.apis.api import OFFICIAL, Api, Body, Rendering, Reply, leftover, merge
 from turnscript.apis.openai_chat.answer import (
@@ -33,7 +32,7 @@ from turnscript.apis.openai_chat.answer import (
     finish_word,
     is_legacy,
 )
-from turnscript.apis.openai_chat.content import entry, is_within, written_parts
+from turnscript.apis.openai_chat.content import entry, is_within, piece, written_parts
 from turnscript.apis.openai_chat.objects import BOTH
 from turnscript.apis.openai_chat.options import TIERS
 from turnscript.apis.openai_chat.stream_reading import Assembly
@@ -74,7 +73,7 @@ from turnscript.core.logprobs import TokenLogprob
 from turnscript.core.losses import Loss
 from turnscript.core.message_groups import slot_of
 from turnscript.core.payloads import Source, body_bytes
-from turnscript.core.source_paths import part_path
+from turnscript.core.source_paths import not_here, part_path
 from turnscript.core.validation import text_only
 
 # Reading.
@@ -195,25 +194,9 @@ def lose_spoken(rendering: Rendering, item: Assistant) -> None:
             rendering.lose(f"{item.at}.{member}", "dropped", f"the message of an answer has no {member} here")
 
 
-def call_head(rendering: Rendering, request: Request, item: ToolCall, place: int) -> tuple[str, str]:
-    """Id and name of a call as they are written."""
-    if item.item_id is not None:
-        rendering.lose(f"{item.at}.item_id", "dropped", "a call has one id here, that of its result")
-    name = item.name
-    if item.namespace is not None:
-        rendering.lose(f"{item.at}.namespace", "renamed", "tools have no namespaces here: it begins the name")
-        name = f"{item.namespace}__{item.name}"
-    return item.id if item.id is not None else made_id("call_", request, place, item.name), name
-
-
 def as_function(item: ToolCall) -> str:
     """The arguments of a call where it can only be a function's: free text becomes the argument `input`."""
     return f'{{"input":{safe_json_string(item.arguments)}}}' if item.custom else item.arguments
-
-
-def lose_legacy(rendering: Rendering, item: ToolCall) -> None:
-    """Report a call that the deprecated form cannot say: a message has one of those."""
-    rendering.lose(item.at, "dropped", "the client offered functions, and a message has one function call")
 
 
 def _is_no_text(piece: Any) -> bool:
@@ -221,148 +204,189 @@ def _is_no_text(piece: Any) -> bool:
 
 
 class Message:
-    """One message that is being written."""
+    """Says the parts of one message as deltas of it: a stream sends them, and `whole` they are put together.
 
-    def __init__(self, rendering: Rendering, request: Request, reply: Reply) -> None:
+    `calls`: how many there are; `speaks`: there is a text; `legacy`: calls have the deprecated form; `holds`: they are
+    told when they are complete; `cut`: one of them was cut off.
+    """
+
+    def __init__(self, rendering: Rendering, request: Request, reply: Reply, *, whole: bool = False) -> None:
+        self.order = Order(rendering)
+        self.calls = 0
+        self.speaks = self.cut = False
+        self.legacy = is_legacy(request)
+        self.holds = reply.calls == "whole"
         self._rendering = rendering
         self._request = request
+        self._whole = whole
+        self._thinks_in = ""
         self._reasoning: str = reply.reasoning_name
-        self._holds = reply.calls == "whole"
-        self.cut = False  # whether it holds a call that was cut off
-        self.order = Order(rendering)
-        self._own = rendering.request.origin is not None and not rendering.foreign
-        self.legacy = is_legacy(request)
-        self._free = {tool.name for tool in request.tools if tool.type == "custom"}
-        self._thoughts: list[str] = []
-        self._content: list[Any] = []
-        self._refusals: list[str] = []
-        self._calls: list[Any] = []
-        self._function: Body = {}
-        self._extra: Body = {}
+        self._free = {tool.name for tool in request.tools if tool.type == "custom"} if whole else set()
+        self._said: dict[str, list[Any]] = {}  # of a whole one: what all deltas said, by their members
+        self._extra: Body = {}  # of a whole one
         self._length = 0  # of the texts so far, in characters
 
-    @property
-    def called(self) -> bool:
-        """Whether it holds a call."""
-        return bool(self._calls or self._function)
-
     def add(self, item: Item, *, cut: bool = False) -> None:
-        """One more part of the answer. `cut`: it is the call in which the answer ended."""
-        kind = type(item)  # which is told many times as fast as what else an item is not
-        if kind is Assistant:
-            self._speak(item)  # type: ignore[arg-type]
-        elif kind is Thinking:
-            self._think(item)  # type: ignore[arg-type]
-        elif kind is ToolCall:
-            self._call(item, cut)  # type: ignore[arg-type]
-        elif isinstance(item, Opaque) and self._own and item.role == "assistant":
-            self._calls.append(item.value)
-        else:
-            what = item.type if isinstance(item, Opaque) else item.kind
-            self._rendering.lose(item.at, "dropped", f"{what}: an answer has no place for it here")
+        """Put one more part into a whole message. `cut`: it is the call in which the answer ended."""
+        for delta in self.deltas(item, cut=cut):
+            for member, value in delta.items():
+                said = self._said.setdefault(member, [])
+                said += value if isinstance(value, list) else [value]
 
     def body(self) -> Body:
-        """The message."""
+        """Return the whole message."""
+        said = self._said
         body: Body = {"role": "assistant", "content": self._text(), "refusal": None}
-        if self._refusals:
-            body["refusal"] = "".join(self._refusals)
-        if self._thoughts:
-            body[self._reasoning] = "".join(self._thoughts)
-        if self._calls:
-            body["tool_calls"] = self._calls
-        if self._function:
-            body["function_call"] = self._function
+        for member in ("refusal", self._thinks_in):
+            if member in said:
+                body[member] = "".join(said[member])
+        if "tool_calls" in said:
+            body["tool_calls"] = said["tool_calls"]
+        if LEGACY_CALL in said:
+            (body[LEGACY_CALL],) = said[LEGACY_CALL]
         for key, value in self._extra.items():
             body.setdefault(key, value)
         return body
 
     def _text(self) -> Any:
-        if any(map(_is_no_text, self._content)):
-            return [{"type": "text", "text": one} if isinstance(one, str) else one for one in self._content]
-        none = self.called or self._refusals
-        return "".join(self._content) if self._content or not none else None
+        content = self._said.get("content", [])
+        if any(map(_is_no_text, content)):
+            return [{"type": "text", "text": one} if isinstance(one, str) else one for one in content]
+        return "".join(content) if content or not (self.calls or "refusal" in self._said) else None
 
-    def _think(self, item: Thinking) -> None:
-        lose_thinking(self._rendering, item)
-        text = thought(item)
-        if self._own and is_within(item):
-            self._content.append(entry(self._rendering, item))
+    def deltas(self, item: Item, said: tuple[type, ...] = (), *, cut: bool = False) -> list[Body]:
+        """Return what is to be said of a part that is complete. `said`: the kinds of its contents that were sent."""
+        kind = type(item)  # which is told many times as fast as what else an item is not
+        if kind is Assistant:
+            return self._spoken(item, said)  # type: ignore[arg-type]
+        if kind is Thinking:
+            return self._thought(item, bool(said))  # type: ignore[arg-type]
+        if kind is ToolCall:
+            return self._call(item, cut)  # type: ignore[arg-type]
+        if self._whole and isinstance(item, Opaque) and item.role == "assistant" and self._is_own:
+            self.calls += 1
+            return [{"tool_calls": [item.value]}]
+        what = item.type if isinstance(item, Opaque) else item.kind
+        place = "an answer has no place for it here" if self._whole else "a chunk has no place for it"
+        self._rendering.lose(item.at, "dropped", f"{what}: {place}")
+        return []
+
+    def thinks_in(self, item: Thinking) -> str:
+        """Return the member for thoughts: the first one of them says which."""
+        if not self._thinks_in:
+            self._thinks_in = REASONING if slot_of(item) == REASONING else self._reasoning
+        return self._thinks_in
+
+    @property
+    def _is_own(self) -> bool:
+        """Whether what is said came from this API."""
+        return self._rendering.request.origin is not None and not self._rendering.foreign
+
+    def _keep(self, body: Body, extra: Extra, at: str) -> None:
+        """Write unnamed members, for which a chunk has no place."""
+        if self._whole:
+            self._rendering.put_extra(body, extra, at)
+        else:
+            self._rendering.losses += [not_here("a chunk", f"{at}.{key}", value) for key, value in extra.items()]
+
+    def _thought(self, item: Thinking, said: bool) -> list[Body]:
+        rendering = self._rendering
+        lose_thinking(rendering, item)
+        if is_within(item) and not rendering.foreign:
             self.order.part()
-            return
-        if not text:
-            return
-        self.order.note("thinking", item.at)
-        if self._own and not self._thoughts and slot_of(item) == REASONING:
-            self._reasoning = REASONING
-        elif self._own and slot_of(item) == BOTH:
+            if not said:
+                return [{"content": [entry(rendering, item)]}]
+            return [{"content": [piece([], item.extra)]}] if item.extra else []
+        text = thought(item)
+        if text or said:
+            self.order.note("thinking", item.at)
+        if said or not text:
+            return []
+        if self._whole and slot_of(item) == BOTH and self._is_own:
             self._extra[REASONING] = text
-        self._thoughts.append(text)
+        return [{self.thinks_in(item): text}]
 
-    def _speak(self, item: Assistant) -> None:
-        rendering = self._rendering
+    def _spoken(self, item: Assistant, said: tuple[type, ...]) -> list[Body]:
+        rendering, deltas = self._rendering, list[Body]()
         lose_spoken(rendering, item)
-        if item.extra:
-            rendering.put_extra(self._extra, item.extra, item.at)
+        self._keep(self._extra, item.extra, item.at)
         for index, given in enumerate(item.content):
-            part = given
+            at, part, pages = part_path(item, index), given, list[Body]()
             if isinstance(part, Text) and part.extra and rendering.foreign:
-                pages, part = take_pages(rendering, part, part_path(item, index), self._length)
-                self._cite(pages)
-            if isinstance(part, Text) and not (part.extra and self._own):
-                self.order.note("text", item.at)
-                self._content.append(part.text)
-                self._length += len(part.text)
-                if part.extra:
-                    rendering.put_extra({}, part.extra, part_path(item, index))
-            elif isinstance(part, Refusal):
-                self.order.note("refusal", item.at)
-                self._refusals.append(part.text)
-                rendering.put_extra({}, part.extra, part_path(item, index))
-            elif self._own and isinstance(part, Text | Raw):
-                self._content += written_parts(rendering, item, [(index, part)], None)
+                pages, part = take_pages(rendering, part, at, self._length)
+            rich = bool(part.extra) or not isinstance(part, Text | Refusal)
+            if rich and self._whole and isinstance(part, Text | Raw) and self._is_own:
+                deltas.append({"content": written_parts(rendering, item, [(index, part)], None)})
+            elif isinstance(part, Text | Refusal):
+                deltas += self._told(part, item.at, at, said)
+            elif self._whole:
+                deltas.append({"content": written_parts(rendering, item, [(index, part)], frozenset({Text}))})
             else:
-                self._content += written_parts(rendering, item, [(index, part)], frozenset({Text}))
+                kind = type(part).__name__.lower()
+                rendering.lose(at, "dropped", f"a chunk cannot hold a part of kind {kind!r}")
+            if pages and self._whole:
+                self._extra.setdefault("annotations", []).extend(wrapped(pages))
+            elif pages:
+                deltas.append({"annotations": wrapped(pages)})
+        return deltas
 
-    def _cite(self, pages: list[Body]) -> None:
-        if pages:
-            self._extra.setdefault("annotations", []).extend(wrapped(pages))
+    def _told(self, part: Text | Refusal, where: str, at: str, said: tuple[type, ...]) -> list[Body]:
+        """Return a text, or a refusal, unless its deltas have said it."""
+        kind, member = ("text", "content") if isinstance(part, Text) else ("refusal", "refusal")
+        self.order.note(kind, where)
+        if isinstance(part, Text):
+            self._length += len(part.text)
+        self._keep({}, part.extra, at)
+        self.speaks = self.speaks or bool(part.text)
+        if said and part.text and not isinstance(part, said):
+            word = "a refusal" if Refusal in said else "the answer"
+            detail = f"sent as more of {word}: its kind was known too late for a chunk"
+            self._rendering.lose(at, "approximated", detail)
+        return [{member: part.text}] if not said and (part.text or self._whole) else []
 
-    def _call(self, item: ToolCall, cut: bool) -> None:
+    def _call(self, item: ToolCall, cut: bool) -> list[Body]:
         rendering = self._rendering
-        legacy = self.legacy or (self._own and slot_of(item) == "function_call")
         cut = cut or not is_whole(item)
-        if cut and (self._holds or item.custom or legacy):  # of which no stream tells anything either
+        legacy = self.legacy or (slot_of(item) == LEGACY_CALL and not rendering.foreign)
+        if cut and (not self._whole or self.holds or item.custom or legacy):  # of which no stream tells anything either
             rendering.lose(item.at, "dropped", UNTOLD)
-            return
-        id_, name = call_head(rendering, self._request, item, len(self._calls))
+            return []
+        if legacy and self.calls:
+            rendering.lose(item.at, "dropped", "the client offered functions, and a message has one function call")
+            return []
+        id_, name = self.call_head(item)
+        custom = self._whole and not (legacy or cut) and (item.custom or name in self._free)
+        arguments = as_function(item)
+        if custom:
+            arguments = item.arguments if item.custom else free_text(item, f"{item.at}.arguments", rendering.losses)
+        elif item.custom:
+            rendering.lose(item.at, "approximated", "free text is sent as the argument `input`")
+        kind, argument = ("custom", "input") if custom else ("function", "arguments")
+        function: Body = {"name": name, argument: text_only(arguments)}
+        told: Body = {"id": id_, "type": kind, kind: function}
+        if legacy:
+            self.legacy = True
+            if item.id is not None:
+                rendering.lose(f"{item.at}.id", "dropped", "a function call has no id")
+            told = function
         if cut:
             self.cut = True
-            self._calls.append({"id": id_, "type": "function", "function": {"name": name, "arguments": item.arguments}})
-            return
-        if legacy:
-            self._legacy_call(item, name)
-            return
-        if name in self._free and not item.custom:
-            text = free_text(item, f"{item.at}.arguments", rendering.losses)
-            item = replace(item, arguments=text, custom=True, open=False)
-        self.order.call(item, item.arguments, custom=item.custom)
-        kind, argument = ("custom", "input") if item.custom else ("function", "arguments")
-        entry: Body = {"id": id_, "type": kind, kind: {"name": name, argument: text_only(item.arguments)}}
-        rendering.put_extra(entry, item.extra, item.at)
-        self._calls.append(entry)
+            return [{"tool_calls": [told]}]
+        self.order.call(item, arguments, custom=custom)
+        rendering.put_extra(told, item.extra, item.at)
+        return [{LEGACY_CALL: told} if legacy else {"tool_calls": [told]}]
 
-    def _legacy_call(self, item: ToolCall, name: str) -> None:
-        if self._function:
-            lose_legacy(self._rendering, item)
-            return
-        if item.id is not None:
-            self._rendering.lose(f"{item.at}.id", "dropped", "a function call has no id")
-        if item.custom:
-            self._rendering.lose(item.at, "approximated", "free text is sent as the argument `input`")
-        self._function = {"name": name, "arguments": as_function(item)}
-        self.order.call(item, self._function["arguments"])
-        self.legacy = True
-        self._rendering.put_extra(self._function, item.extra, item.at)
+    def call_head(self, item: ToolCall) -> tuple[str, str]:
+        """Return the id and the name of the next call, as they are written."""
+        rendering, place = self._rendering, self.calls
+        self.calls += 1
+        if item.item_id is not None:
+            rendering.lose(f"{item.at}.item_id", "dropped", "a call has one id here, that of its result")
+        name = item.name
+        if item.namespace is not None:
+            rendering.lose(f"{item.at}.namespace", "renamed", "tools have no namespaces here: it begins the name")
+            name = f"{item.namespace}__{item.name}"
+        return item.id if item.id is not None else made_id("call_", self._request, place, item.name), name
 
 
 def write_response(api: Api, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
@@ -370,13 +394,13 @@ def write_response(api: Api, response: Response, request: Request, reply: Reply)
     check_end(response.finish_reason)
     cut = [] if response.cut is None else [response.cut]
     rendering = rendering_of(api, [*response.items, *cut], response.origin)
-    message = Message(rendering, request, reply)
+    message = Message(rendering, request, reply, whole=True)
     for item in response.items:
         message.add(item)
     for call in cut:
         message.add(call, cut=True)
     extra = response.extra if not rendering.foreign else {}
-    reason = finish_word(rendering, response.finish_reason, message.called, message.legacy)
+    reason = finish_word(rendering, response.finish_reason, bool(message.calls), message.legacy)
     if message.cut:
         reason = cut_word(rendering, reason)
     message.order.end(reason)

@@ -20,30 +20,21 @@ from turnscript.apis.api import Api, Body, Rendering, Reply, merge
 from turnscript.apis.openai_chat.answer import (
     COUNTS,
     LEGACY_CALL,
-    REASONING,
     cut_word,
     finish_word,
-    is_legacy,
 )
-from turnscript.apis.openai_chat.content import entry, is_within, piece
+from turnscript.apis.openai_chat.content import is_within, piece
 from turnscript.apis.openai_chat.response import (
     OBJECTS,
-    Order,
-    as_function,
-    call_head,
+    Message,
     logprobs_of,
-    lose_legacy,
-    lose_spoken,
     lose_stop,
-    lose_thinking,
     put_top,
     rendering_of,
-    thought,
     usage_rest,
 )
 from turnscript.apis.shared.answers import (
     CHANGED,
-    UNTOLD,
     came_to_nothing,
     is_whole,
     lose_id,
@@ -52,15 +43,13 @@ from turnscript.apis.shared.answers import (
     write_usage,
 )
 from turnscript.apis.shared.chunk_streams import ChunkEnding, asks_usage, encoded
-from turnscript.apis.shared.citations import take_pages, wrapped
-from turnscript.core.conversation import Assistant, Item, Opaque, Refusal, Request, Text, Thinking, ToolCall
+from turnscript.core.conversation import Assistant, Item, Refusal, Request, Text, Thinking, ToolCall
 from turnscript.core.errors import UpstreamError
 from turnscript.core.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, ScoredDelta, no_event
 from turnscript.core.finish_reasons import check_end
 from turnscript.core.json_text import Json, read_object
 from turnscript.core.losses import Loss
 from turnscript.core.message_groups import slot_of
-from turnscript.core.source_paths import not_here, part_path
 from turnscript.core.sse import HOLE, frame, template
 
 
@@ -72,18 +61,12 @@ class ChatStreamRenderer(ChunkEnding):
         self.id = reply.id if reply.id is not None else made_id("chatcmpl-", request)
         self._named = reply.id is not None
         self.created = reply.created or 0
-        self._length = 0  # of the texts so far, in characters
         self._choice = reply.choice
-        self._holds = reply.calls == "whole"
         self._api = api
         self._request = request
-        self._reasoning = reply.reasoning_name
         self._asked_usage = asks_usage(request)
         self._rendering = self._rendering_for(None)
-        self._order = Order(self._rendering)
-        self._legacy = is_legacy(request)
-        self._calls = 0
-        self._texts = False
+        self._message = Message(self._rendering, request, reply)
         self._chunk_of = b""  # the chunk that a delta is in, once the stream has begun
         self._live: dict[int, bytes] = {}  # the parts that have deltas: the chunk that tells a text
         self._said: set[int] = set()  # those that have said anything
@@ -177,7 +160,7 @@ class ChatStreamRenderer(ChunkEnding):
             self._live[index] = self._template({"content": [piece([{"type": "text", "text": HOLE}], {})]})
             return
         if isinstance(part, Thinking):
-            member = self._thinks_in(part)
+            member = self._message.thinks_in(part)
         elif isinstance(part, Assistant):
             member = "refusal" if any(isinstance(one, Refusal) for one in part.content) else "content"
         chunk = self._template({member: HOLE}) if member else b""
@@ -194,9 +177,6 @@ class ChatStreamRenderer(ChunkEnding):
         self._refusals ^= {index}
         if index in self._said:
             self._mixed.add(index)
-
-    def _thinks_in(self, part: Thinking) -> str:
-        return REASONING if slot_of(part) == REASONING else self._reasoning
 
     def _end_part(self, out: list[bytes], event: PartEnd) -> None:
         if self._begun and event.index not in self._begun and isinstance(event.part, ToolCall):
@@ -220,74 +200,35 @@ class ChatStreamRenderer(ChunkEnding):
             return
         if not part.at:
             part.at = f"items[{index}]"
-        if isinstance(part, Thinking):
-            lose_thinking(self._rendering, part)
-            if is_within(part) and not self._rendering.foreign:
-                self._end_within(out, part, said)
-                return
-            text = "" if said else thought(part)
-            if text:
-                out.append(self._delta(b'{"%b":%b}' % (self._thinks_in(part).encode(), encoded(text))))
-            if text or said:
-                self._order.note("thinking", part.at)
-        elif isinstance(part, Assistant):
-            kinds = (Text, Refusal) if index in self._mixed else (Refusal if index in self._refusals else Text,)
-            self._end_text(out, part, kinds if said else ())
-        elif isinstance(part, ToolCall) and begun is not None:
+        if begun is not None and isinstance(part, ToolCall):
             self._end_call(out, part, *begun)
-        elif isinstance(part, ToolCall):
-            self._call(out, part)
-        else:
-            what = part.type if isinstance(part, Opaque) else part.kind
-            self._rendering.lose(part.at, "dropped", f"{what}: a chunk has no place for it")
+            return
+        kinds = (Text, Refusal) if index in self._mixed else (Refusal if index in self._refusals else Text,)
+        deltas = self._message.deltas(part, kinds if said else ())
+        if isinstance(part, ToolCall):
+            deltas = [half for delta in deltas for half in self._in_two(delta)]
+        out += [self._delta(encoded(delta)) for delta in deltas]
 
-    def _end_within(self, out: list[bytes], part: Thinking, said: bool) -> None:
-        """A thought in the content: all of it, or what its texts have not said."""
-        if not said:
-            out.append(self._delta(encoded({"content": [entry(self._rendering, part)]})))
-        elif part.extra:
-            out.append(self._delta(encoded({"content": [piece([], part.extra)]})))
-        self._order.part()
-
-    def _end_text(self, out: list[bytes], part: Assistant, said: tuple[type[Text | Refusal], ...]) -> None:
-        """`said`: what its deltas were sent as; empty if there were none."""
-        rendering = self._rendering
-        lose_spoken(rendering, part)
-        rendering.losses += [not_here("a chunk", f"{part.at}.{key}", value) for key, value in part.extra.items()]
-        for index, given in enumerate(part.content):
-            at, one = part_path(part, index), given
-            if not isinstance(one, Text | Refusal):
-                rendering.lose(at, "dropped", f"a chunk cannot hold a part of kind {type(one).__name__.lower()!r}")
-                continue
-            pages: list[Body] = []
-            if isinstance(one, Text):
-                if one.extra and rendering.foreign:
-                    pages, one = take_pages(rendering, one, at, self._length)
-                self._length += len(one.text)
-            rendering.losses += [not_here("a chunk", f"{at}.{key}", value) for key, value in one.extra.items()]
-            if said and one.text and not isinstance(one, said):
-                word = "a refusal" if Refusal in said else "the answer"
-                rendering.lose(at, "approximated", f"sent as more of {word}: its kind was known too late for a chunk")
-            if not said and one.text:  # a part that came without deltas
-                kind = b"refusal" if isinstance(one, Refusal) else b"content"
-                out.append(self._delta(b'{"%b":%b}' % (kind, encoded(one.text))))
-            if pages:
-                out.append(self._delta(encoded({"annotations": wrapped(pages)})))
-            self._texts = self._texts or bool(one.text)
-            self._order.note("refusal" if isinstance(one, Refusal) else "text", part.at)
+    def _in_two(self, delta: Body) -> list[Body]:
+        """A call that is told at once, in two deltas as others are: with its name, and with its arguments."""
+        if LEGACY_CALL in delta:
+            arguments, delta[LEGACY_CALL]["arguments"] = delta[LEGACY_CALL]["arguments"], ""
+            return [delta, {LEGACY_CALL: {"arguments": arguments}}]
+        place, (call,) = {"index": self._message.calls - 1}, delta["tool_calls"]
+        arguments, call["function"]["arguments"] = call["function"]["arguments"], ""
+        return [_of_call(place | call), _of_call(place | {"function": {"arguments": arguments}})]
 
     def _start_call(self, out: list[bytes], part: ToolCall, index: int) -> None:
         """A call whose arguments are sent as they come."""
-        if self._holds or self._begun or self._legacy or part.custom or slot_of(part) == LEGACY_CALL:
+        message = self._message
+        if message.holds or self._begun or message.legacy or part.custom or slot_of(part) == LEGACY_CALL:
             return
-        located = part if part.at else replace(part, at=f"items[{index}]")
-        id_, name = call_head(self._rendering, self._request, located, self._calls)
-        place: Body = {"index": self._calls}
+        place: Body = {"index": message.calls}
+        id_, name = message.call_head(part if part.at else replace(part, at=f"items[{index}]"))
         function = {"name": name, "arguments": ""}
         out.append(self._delta(encoded(_of_call(place | {"id": id_, "type": "function", "function": function}))))
         self._live[index] = self._template(_of_call(place | {"function": {"arguments": HOLE}}))
         self._begun[index] = place, []
-        self._calls += 1
 
     def _end_call(self, out: list[bytes], part: ToolCall, place: Body, pieces: list[str]) -> None:
         """A call that was sent as it came is complete: what of it was not, such as members that its end told."""
@@ -300,38 +241,7 @@ class ChatStreamRenderer(ChunkEnding):
         self._rendering.put_extra(rest, part.extra, part.at)
         if rest != place:
             out.append(self._delta(encoded(_of_call(rest))))
-        self._order.call(part, part.arguments)
-
-    def _call(self, out: list[bytes], part: ToolCall) -> None:
-        """A call that is complete, and of which nothing was sent."""
-        rendering = self._rendering
-        if not is_whole(part):
-            rendering.lose(part.at, "dropped", UNTOLD)
-            return
-        self._legacy = self._legacy or (slot_of(part) == LEGACY_CALL and not rendering.foreign)
-        if self._legacy and self._calls:
-            lose_legacy(rendering, part)
-            return
-        id_, name = call_head(rendering, self._request, part, self._calls)
-        if part.custom:
-            detail = "chunks hold function calls only: free text is sent as the argument `input`"
-            rendering.lose(part.at, "approximated", detail)
-        arguments = as_function(part)
-        self._order.call(part, arguments)
-        if self._legacy:
-            if part.id is not None:
-                rendering.lose(f"{part.at}.id", "dropped", "a function call has no id")
-            function: Body = {"name": name, "arguments": ""}
-            rendering.put_extra(function, part.extra, part.at)
-            heads: list[Body] = [{"function_call": function}]
-            heads.append({"function_call": {"arguments": arguments}})
-        else:
-            place = {"index": self._calls}
-            entry = place | {"id": id_, "type": "function", "function": {"name": name, "arguments": ""}}
-            rendering.put_extra(entry, part.extra, part.at)
-            heads = [_of_call(entry), _of_call(place | {"function": {"arguments": arguments}})]
-        self._calls += 1
-        out += [self._delta(encoded(delta)) for delta in heads]
+        self._message.order.call(part, part.arguments)
 
     # The end.
 
@@ -345,11 +255,11 @@ class ChatStreamRenderer(ChunkEnding):
             self._end_part(out, PartEnd(index, None))
         last = self._rendering_for(end.origin)
         extra = {} if last.foreign else end.extra
-        reason = finish_word(last, end.finish_reason, bool(self._calls), self._legacy)
+        reason = finish_word(last, end.finish_reason, bool(self._message.calls), self._message.legacy)
         if self._cut:
             reason = cut_word(last, reason)
-        self._order.end(reason)
-        if not self._calls and not self._texts:
+        self._message.order.end(reason)
+        if not self._message.calls and not self._message.speaks:
             out.append(self._delta(b'{"content":""}'))
         choice: Body = {"index": self._choice, "delta": {}, "finish_reason": reason}
         if "choices" in extra:
