@@ -31,7 +31,6 @@ from turnscript.apis.gemini.answers import (
     Frames,
     StreamWriter,
     error_bytes,
-    write_response,
 )
 from turnscript.apis.gemini.contents import Writer, read_contents, read_system
 from turnscript.apis.gemini.objects import ORIGIN, WORDS, is_list, is_object, respelled
@@ -150,7 +149,7 @@ class Gemini(Api):
 
     def write_response(self, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
         """An answer with one candidate."""
-        return write_response(self, response, request, reply)
+        return StreamWriter(self, request, reply, response).answer(response)
 
     def stream_parser(self) -> StreamParser:
         """A parser of chunks, however they are framed."""

@@ -14,12 +14,11 @@ array of JSON of which each element is a chunk.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
-from turnscript.apis.api import OFFICIAL, Api, Body, Rendering, Reply, leftover, merge
+from turnscript.apis.api import Api, Body, Rendering, Reply, leftover, merge
 from turnscript.apis.gemini.contents import MODEL, Writer, read_part
 from turnscript.apis.gemini.objects import ORIGIN, is_list, is_object, members_of, text_in, without
 from turnscript.apis.shared.answers import (
@@ -31,17 +30,15 @@ from turnscript.apis.shared.answers import (
     is_whole,
     lose_foreign,
     lose_id,
-    made_id,
     missing_count,
     nameless,
     only_first,
     plain_reason,
     read_count,
 )
-from turnscript.apis.shared.chunk_streams import ChunkAnswer, encoded
+from turnscript.apis.shared.chunk_streams import ChunkAnswer, ChunkWriter, encoded
 from turnscript.core.conversation import (
     Assistant,
-    Conversation,
     Extra,
     Issue,
     Item,
@@ -58,7 +55,7 @@ from turnscript.core.conversation import (
 )
 from turnscript.core.error_object import error_body, upstream_error
 from turnscript.core.errors import InvalidRequest, TurnscriptError, UpstreamError
-from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, ScoredDelta, no_event
+from turnscript.core.events import MessageEnd, PartDelta, PartEnd, PartStart, ScoredDelta
 from turnscript.core.finish_reasons import CALLED, FILTERED, LENGTH, STOP, check_end
 from turnscript.core.json_spelling import objects_in_one_spelling
 from turnscript.core.json_text import NULL, Json, compact, excerpt, one_line, plain, read_list
@@ -357,35 +354,35 @@ _IN_TEXT = frozenset({"text", "thought"})
 """All members of a part that is a text and nothing else."""
 
 
-class _Answer:
-    """Writes what is alike in whole answers and streams. `items`: those of a whole one."""
+class StreamWriter(ChunkWriter):
+    """Writes an answer, whole or as chunks: server-sent events, or an array where the request asks for one. A call is
+    sent when it is complete, because arguments are an object here."""
 
-    def __init__(self, api: Api, request: Request, reply: Reply, items: list[Item], origin: str | None) -> None:
-        self.api, self.request, self.reply = api, request, reply
-        self.rendering = self.rendering_of(origin, items)
-        self.called = self.cut = False
+    def __init__(self, api: Api, request: Request, reply: Reply, response: Response | None = None) -> None:
+        super().__init__(api, request, reply, response)
+        self._array = request.hints.get("stream") == "array"
+        self.takes_comments = not self._array
+        self._called = self._cut = self._opened = self._scored = False
         self._last: type[Item] | None = None
+        self._open: dict[int, type[Item]] = {}
+        self._said: set[int] = set()
+        self._text: dict[type[Item], bytes] = {}  # the chunk that tells a text, or a thought
 
-    def rendering_of(self, origin: str | None, items: Iterable[Item] = ()) -> Rendering:
-        """A rendering for what came from an API, or from none."""
-        request = Request(conversation=Conversation(items=list(items)), origin=origin)
-        return self.api.rendering(request, OFFICIAL, {})
-
-    def parts(self, item: Item, parts: list[Any]) -> None:
+    def _add(self, item: Item, parts: list[Any]) -> None:
         """Append the parts of an item of an answer."""
         if isinstance(item, ToolCall) and not is_whole(item):
-            self.rendering.lose(item.at, "dropped", UNTOLD)
+            self._rendering.lose(item.at, "dropped", UNTOLD)
             return
-        self.called = self.called or isinstance(item, ToolCall)
+        self._called = self._called or isinstance(item, ToolCall)
         if type(item) is self._last and isinstance(item, Assistant | Thinking):
-            self.rendering.lose(item.at, "approximated", "joined with what was said before it: texts are one here")
+            self._rendering.lose(item.at, "approximated", "joined with what was said before it: texts are one here")
         self._last = type(item)
         for index, part in enumerate(item.content if isinstance(item, Assistant) else ()):
             if index and isinstance(part, Text | Refusal):
                 at = part_path(item, index)
-                self.rendering.lose(at, "approximated", "joined with the text before it: texts are one here")
+                self._rendering.lose(at, "approximated", "joined with the text before it: texts are one here")
         written: list[Any] = []
-        Writer(self.rendering, [item]).parts(item, written)
+        Writer(self._rendering, [item]).parts(item, written)
         for one in written:
             call = one.get("functionCall", {}) if isinstance(one, dict) else {}
             if isinstance(call.get("args"), Json):
@@ -397,13 +394,13 @@ class _Answer:
             else:
                 parts.append(one)
 
-    def end(self, body: Body, said: Response | MessageEnd, rendering: Rendering) -> None:
+    def _put_end(self, body: Body, said: Response | MessageEnd, rendering: Rendering) -> None:
         """Write how the answer ended, what it took, and its other members."""
         candidate: Body = body[_CANDIDATES][0]
         extra = {} if rendering.foreign else dict(said.extra)
         rest = plain(extra.pop(_CANDIDATES)) if _CANDIDATES in extra else {}
-        candidate[_REASON] = _word(rendering, said.finish_reason, self.called)
-        if self.cut and candidate[_REASON] == "STOP":
+        candidate[_REASON] = _word(rendering, said.finish_reason, self._called)
+        if self._cut and candidate[_REASON] == "STOP":
             rendering.lose("$.finish_reason", "approximated", f"MAX_TOKENS, because {CUT_CALL}")
             candidate[_REASON] = "MAX_TOKENS"
         if _REASON in rest and _ENDS.get(rest[_REASON]) != said.finish_reason:
@@ -419,6 +416,96 @@ class _Answer:
             rendering.lose("$.stop_sequence", "dropped", "which stop string was met cannot be said here")
         if rendering.foreign:
             lose_foreign(rendering.losses, rendering.target, said.extra, said.usage)
+
+    def answer(self, response: Response) -> tuple[Body, list[Loss]]:
+        """The whole body of an answer, and what could not be said. Raises UpstreamError for one that failed."""
+        check_end(response.finish_reason)
+        parts: list[Any] = []
+        self._cut = response.cut is not None
+        for item in response.items:  # not the call in which it was cut off, of which its issue tells
+            self._add(item, parts)
+        if response.logprobs:
+            self._rendering.lose("$.logprobs", "dropped", _NO_SCORES)
+        self.id = self.whole_id(response)
+        body = self._chunk(parts, response.model)
+        self._put_end(body, response, self._rendering)
+        return body, self.losses
+
+    # Chunks.
+
+    def _told(self, kind: type[Item], text: bytes) -> bytes:
+        if kind not in self._text:
+            thought = {"thought": True} if kind is Thinking else {}
+            chunk = msgspec.json.encode(self._chunk([{"text": HOLE, **thought}]))
+            self._text[kind] = chunk.replace(b"%", b"%%").replace(b"\0", b"%b")
+        return self._framed(self._text[kind] % text)
+
+    def _chunk(self, parts: list[Any], model: str | None = None) -> Body:
+        candidate: Body = {"content": {"parts": parts, "role": MODEL}, "index": self._reply.choice}
+        model = self._request.settings.model or model or ""
+        return {_CANDIDATES: [candidate], "modelVersion": model, "responseId": self.id}
+
+    def _framed(self, chunk: bytes) -> bytes:
+        if not self._array:
+            return frame(one_line(chunk))
+        before, self._opened = b",\r\n" if self._opened else b"[", True
+        return before + one_line(chunk)
+
+    def _first(self) -> bytes:
+        """A chunk with an empty text, for who waits for a first one."""
+        return self._told(Assistant, b'""')
+
+    def idle(self) -> bytes:
+        """Return a chunk with an empty text, as often as it takes: clients do not read comments."""
+        if self._ended or self._failed:
+            return b""
+        return self._told(Assistant, b'""')
+
+    def _start(self, out: list[bytes], event: PartStart) -> None:
+        self._open[event.index] = type(event.part)
+        if self._now is None and isinstance(event.part, Assistant | Thinking):
+            self._now = event.index
+
+    def _delta(self, out: list[bytes], event: PartDelta) -> None:
+        if isinstance(event, ScoredDelta) and event.tokens and not self._scored:
+            self._scored = True
+            self._rendering.lose("$.logprobs", "dropped", _NO_SCORES)
+        if event.index != self._now or not event.text:
+            return
+        self._said.add(event.index)
+        out.append(self._told(self._open[event.index], encoded(event.text)))
+
+    def _end(self, out: list[bytes], event: PartEnd) -> None:
+        said, part = event.index in self._said, event.part
+        kind = self._open.pop(event.index, None)
+        self._now = None if self._now == event.index else self._now
+        rendering = self._rendering = self.rendering(event.origin)
+        if part is None:
+            self._cut = self._cut or kind is ToolCall
+            rendering.lose(f"items[{event.index}]", "approximated", came_to_nothing(said))
+            return
+        part.at = part.at or f"items[{event.index}]"
+        parts: list[Any] = []
+        self._add(part, parts)
+        if said:
+            parts = [rest for one in parts if (rest := _without_text(one))]
+        if parts:
+            out.append(self._framed(encoded(self._chunk(parts))))
+
+    def _finish(self, out: list[bytes], end: MessageEnd) -> None:
+        rendering, body = self.rendering(end.origin), self._chunk([])
+        lose_id(rendering, end.id, self.id, named=self._reply.id is not None)
+        self._put_end(body, end, rendering)
+        out.append(self._framed(encoded(body)))
+
+    def _error(self, error: TurnscriptError) -> bytes:
+        return self._framed(error_bytes(error)[1]) + self._done()
+
+    def _done(self) -> bytes:
+        return b"]" if self._array else b""
+
+
+_NO_SCORES = "how likely tokens were is not told here"
 
 
 def _word(rendering: Rendering, reason: str | None, called: bool) -> str:
@@ -437,155 +524,6 @@ def _usage(usage: Usage) -> Body:
     counts = {"promptTokenCount": usage.input, "candidatesTokenCount": max(0, usage.output - usage.reasoning)}
     counts |= {name: getattr(usage, field) for name, field in _DETAILS.items() if getattr(usage, field)}
     return counts | {_TOTAL: usage.input + usage.output}
-
-
-def write_response(api: Api, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
-    """The body of an answer, and what could not be said. Raises UpstreamError for one that failed."""
-    check_end(response.finish_reason)
-    answer = _Answer(api, request, reply, response.items, response.origin)
-    parts: list[Any] = []
-    answer.cut = response.cut is not None
-    for item in response.items:  # not the call in which it was cut off, of which its issue tells
-        answer.parts(item, parts)
-    if response.logprobs:
-        answer.rendering.lose("$.logprobs", "dropped", "how likely tokens were is not told here")
-    seeds = [(type(item).__name__, getattr(item, "arguments", None) or item) for item in response.items]
-    id_ = next((one for one in (reply.id, response.id) if one is not None), None) or made_id("", request, seeds)
-    body: Body = {
-        _CANDIDATES: [{"content": {"parts": parts, "role": MODEL}, "index": reply.choice}],
-        "modelVersion": request.settings.model or response.model or "",
-        "responseId": id_,
-    }
-    answer.end(body, response, answer.rendering)
-    return body, answer.rendering.losses
-
-
-class StreamWriter:
-    """Writes events as chunks: server-sent events, or an array where the request asks for one. A call is sent when it
-    is complete, because arguments are an object here."""
-
-    def __init__(self, api: Api, request: Request, reply: Reply) -> None:
-        self._answer = _Answer(api, request, reply, [], None)
-        self.losses: list[Loss] = self._answer.rendering.losses
-        self.id = reply.id if reply.id is not None else made_id("", request)
-        self._named, self._api = reply.id is not None, api
-        self._array = request.hints.get("stream") == "array"
-        self.takes_comments = not self._array
-        self._begun = self._ended = self._failed = self._scored = False
-        self._model = request.settings.model or ""
-        self._live = -1  # the part whose deltas are sent as they come
-        self._open: dict[int, type[Item]] = {}
-        self._said: set[int] = set()
-        self._text = {kind: self._template(kind) for kind in (Assistant, Thinking)}
-
-    def _template(self, kind: type[Item]) -> bytes:
-        thought = {"thought": True} if kind is Thinking else {}
-        chunk = msgspec.json.encode(self._chunk([{"text": HOLE, **thought}]))
-        return chunk.replace(b"%", b"%%").replace(b"\0", b"%b")
-
-    def _chunk(self, parts: list[Any]) -> Body:
-        content = {"parts": parts, "role": MODEL}
-        candidate: Body = {"content": content, "index": self._answer.reply.choice}
-        return {_CANDIDATES: [candidate], "modelVersion": self._model, "responseId": self.id}
-
-    def _framed(self, chunk: bytes) -> bytes:
-        if not self._array:
-            return frame(one_line(chunk))
-        before, self._begun = b",\r\n" if self._begun else b"[", True
-        return before + one_line(chunk)
-
-    def start(self) -> bytes:
-        """A chunk with an empty text, for who waits for a first one."""
-        if self._begun or self._ended or self._failed:
-            return b""
-        empty = self._framed(self._text[Assistant] % b'""')
-        self._begun = True
-        return empty
-
-    def idle(self) -> bytes:
-        """Return a chunk with an empty text, as often as it takes: clients do not read comments."""
-        if self._ended or self._failed:
-            return b""
-        return self._framed(self._text[Assistant] % b'""')
-
-    def send(self, events: Iterable[Event]) -> bytes:
-        """The chunks for some events."""
-        out: list[bytes] = [self.start()]
-        for event in events:
-            if self._ended or self._failed:
-                break
-            if isinstance(event, PartDelta):
-                self._delta(out, event)
-            elif isinstance(event, PartStart):
-                self._open[event.index] = type(event.part)
-                if self._live < 0 and isinstance(event.part, Assistant | Thinking):
-                    self._live = event.index
-            elif isinstance(event, PartEnd):
-                self._end(out, event)
-            elif isinstance(event, MessageEnd):
-                self._finish(out, event)
-            else:
-                raise no_event("a stream is sent", [event])
-        return b"".join(out)
-
-    def _delta(self, out: list[bytes], event: PartDelta) -> None:
-        if isinstance(event, ScoredDelta) and event.tokens and not self._scored:
-            self._scored = True
-            self._answer.rendering.lose("$.logprobs", "dropped", "how likely tokens were is not told here")
-        if event.index != self._live or not event.text:
-            return
-        self._said.add(event.index)
-        out.append(self._framed(self._text[self._open[event.index]] % encoded(event.text)))  # type: ignore[index]
-
-    def _end(self, out: list[bytes], event: PartEnd) -> None:
-        said, part = event.index in self._said, event.part
-        kind = self._open.pop(event.index, None)
-        self._live = -1 if self._live == event.index else self._live
-        rendering = self._answer.rendering = self._rendering(event.origin)
-        if part is None:
-            self._answer.cut = self._answer.cut or kind is ToolCall
-            rendering.lose(f"items[{event.index}]", "approximated", came_to_nothing(said))
-            return
-        part.at = part.at or f"items[{event.index}]"
-        parts: list[Any] = []
-        self._answer.parts(part, parts)
-        if said:
-            parts = [rest for one in parts if (rest := _without_text(one))]
-        if parts:
-            out.append(self._framed(encoded(self._chunk(parts))))
-
-    def _rendering(self, origin: str | None) -> Rendering:
-        rendering = self._answer.rendering_of(origin)
-        rendering.losses = self.losses
-        return rendering
-
-    def _finish(self, out: list[bytes], end: MessageEnd) -> None:
-        try:
-            check_end(end.finish_reason)
-        except UpstreamError as error:
-            out.append(self.fail(error))
-            return
-        rendering, body = self._rendering(end.origin), self._chunk([])
-        lose_id(rendering, end.id, self.id, named=self._named)
-        self._answer.end(body, end, rendering)
-        out.append(self._framed(encoded(body)))
-        self._ended = True
-
-    def fail(self, error: TurnscriptError) -> bytes:
-        """The error as the last chunk. Nothing follows it; nothing at all behind a good end."""
-        if self._failed or self._ended:
-            return b""
-        self._failed = True
-        return self._framed(error_bytes(error)[1]) + (b"]" if self._array else b"")
-
-    def close(self) -> bytes:
-        """The end of an array; or an error, where the events broke off before their end."""
-        if self._failed:
-            return b""
-        if not self._ended:
-            return self.fail(UpstreamError("the answer broke off before its end", retryable=True))
-        self._failed = True
-        return b"]" if self._array else b""
 
 
 def _without_text(part: Any) -> Body | None:

@@ -46,9 +46,9 @@ from turnscript.apis.openai_chat.answer import ORIGIN, is_legacy
 from turnscript.apis.openai_chat.objects import WORDS, AnyTool, Message
 from turnscript.apis.openai_chat.options import DEPRECATED, OPTIONS
 from turnscript.apis.openai_chat.reading import read_messages
-from turnscript.apis.openai_chat.response import OBJECTS, join_choices, read_response, write_response
+from turnscript.apis.openai_chat.response import OBJECTS, read_response
 from turnscript.apis.openai_chat.stream_reading import Assembly
-from turnscript.apis.openai_chat.stream_writing import ChatStreamRenderer
+from turnscript.apis.openai_chat.stream_writing import ChatStreamRenderer, join_choices
 from turnscript.apis.openai_chat.tools import read_tools, write_tools
 from turnscript.apis.openai_chat.writing import Target, write_messages
 from turnscript.apis.serving import Serving, unasked, unseen
@@ -136,7 +136,7 @@ class OpenAIChat(Api):
 
     def write_response(self, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
         """An answer with one choice, of the number that the reply says."""
-        return write_response(self, response, request, reply)
+        return ChatStreamRenderer(self, request, reply, response).answer(response)
 
     def stream_parser(self) -> StreamParser:
         """A parser of chunks."""

@@ -15,16 +15,13 @@ began, is reported.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import chain
 from typing import Any
 
 from msgspec import UNSET
 
-from turnscript.apis.api import OFFICIAL, Api, Body, Rendering, Reply, leftover, merge
+from turnscript.apis.api import Body, Rendering, Reply, leftover
 from turnscript.apis.openai_chat.answer import (
     COMPLETE,
-    COUNTS,
     LEGACY_CALL,
     REASONING,
     Piece,
@@ -34,25 +31,16 @@ from turnscript.apis.openai_chat.answer import (
 )
 from turnscript.apis.openai_chat.content import entry, is_within, piece, written_parts
 from turnscript.apis.openai_chat.objects import BOTH
-from turnscript.apis.openai_chat.options import TIERS
 from turnscript.apis.openai_chat.stream_reading import Assembly
 from turnscript.apis.shared.answers import (
     UNTOLD,
-    created_of,
     free_text,
-    index_of,
     is_whole,
-    lose_foreign,
-    lose_usage,
     made_id,
-    tier_of,
-    write_usage,
 )
-from turnscript.apis.shared.chunk_streams import encoded
 from turnscript.apis.shared.citations import take_pages, wrapped
 from turnscript.core.conversation import (
     Assistant,
-    Conversation,
     Extra,
     Hints,
     Item,
@@ -66,11 +54,8 @@ from turnscript.core.conversation import (
     ToolCall,
 )
 from turnscript.core.errors import InvalidRequest
-from turnscript.core.events import MessageEnd
-from turnscript.core.finish_reasons import FILTERED, check_end
-from turnscript.core.json_text import Json, is_object, read_list, read_object, safe_json_string
-from turnscript.core.logprobs import TokenLogprob
-from turnscript.core.losses import Loss
+from turnscript.core.finish_reasons import FILTERED
+from turnscript.core.json_text import Json, is_object, read_object, safe_json_string
 from turnscript.core.message_groups import slot_of
 from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.source_paths import not_here, part_path
@@ -112,13 +97,7 @@ def _note_null(response: Response) -> None:
 # Writing.
 
 
-def rendering_of(api: Api, items: list[Item], origin: str | None) -> Rendering:
-    """A rendering for the items of a response that came from an API, or from none."""
-    return api.rendering(Request(conversation=Conversation(items=items), origin=origin), OFFICIAL, {})
-
-
 OBJECTS = ("chat.completion", "chat.completion.chunk")
-_OWN_MEMBERS = frozenset({"object", "choices", "usage", "id", "model"})
 
 
 class Order:
@@ -232,6 +211,13 @@ class Message:
             for member, value in delta.items():
                 said = self._said.setdefault(member, [])
                 said += value if isinstance(value, list) else [value]
+
+    def end(self, rendering: Rendering, reason: str | None) -> str:
+        """Return why the answer ended, as this API says it, and report what that makes of the calls."""
+        word = finish_word(rendering, reason, bool(self.calls), self.legacy)
+        word = cut_word(rendering, word) if self.cut else word
+        self.order.end(word)
+        return word
 
     def body(self) -> Body:
         """Return the whole message."""
@@ -387,92 +373,3 @@ class Message:
             rendering.lose(f"{item.at}.namespace", "renamed", "tools have no namespaces here: it begins the name")
             name = f"{item.namespace}__{item.name}"
         return item.id if item.id is not None else made_id("call_", self._request, place, item.name), name
-
-
-def write_response(api: Api, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
-    """The body of an answer, and what could not be said. Raises UpstreamError for one that failed."""
-    check_end(response.finish_reason)
-    cut = [] if response.cut is None else [response.cut]
-    rendering = rendering_of(api, [*response.items, *cut], response.origin)
-    message = Message(rendering, request, reply, whole=True)
-    for item in response.items:
-        message.add(item)
-    for call in cut:
-        message.add(call, cut=True)
-    extra = response.extra if not rendering.foreign else {}
-    reason = finish_word(rendering, response.finish_reason, bool(message.calls), message.legacy)
-    if message.cut:
-        reason = cut_word(rendering, reason)
-    message.order.end(reason)
-    rest = read_object(extra["choices"]) if "choices" in extra else {}
-    choice: Body = {
-        "index": index_of(rest, reply.choice),
-        "message": message.body(),
-        "finish_reason": reason,
-    }
-    if "message" in rest and "content" in read_object(rest["message"]):
-        choice["message"]["content"] = choice["message"]["content"] or None
-    merge(choice, rest)
-    choice["message"].setdefault("annotations", [])
-    if response.logprobs:
-        choice["logprobs"] = logprobs_of(chain.from_iterable(response.logprobs.values()))
-    choice.setdefault("logprobs", None)
-    lose_stop(rendering, response.stop_sequence, choice)
-    id_ = reply.id if reply.id is not None else response.id
-    if id_ is None:
-        seeds = [(type(item).__name__, getattr(item, "arguments", None) or item) for item in response.items]
-        id_ = made_id("chatcmpl-", request, seeds)
-    body: Body = {
-        "id": id_,
-        "object": OBJECTS[0],
-        "created": _created(response.extra, foreign=rendering.foreign) if reply.created is None else reply.created,
-        "model": request.settings.model or response.model or "",
-        "choices": [choice],
-    }
-    if response.usage is not None:
-        body["usage"] = write_usage(response.usage, usage_rest(extra), COUNTS)
-    lose_usage(rendering.losses, response.usage, extra)
-    put_top(rendering, body, response)
-    return body, rendering.losses
-
-
-def join_choices(bodies: Sequence[bytes]) -> bytes:
-    """Several answers to one request as one: the first of them, with the choices of all."""
-    joined: Body = dict(read_object(bodies[0]))
-    joined["choices"] = [choice for body in bodies for choice in read_list(read_object(body)["choices"])]
-    return encoded(joined)
-
-
-def logprobs_of(tokens: Iterable[TokenLogprob]) -> Body:
-    """The log probabilities of a choice, or of a piece of one: those of its content."""
-    return {"content": list(tokens), "refusal": None}
-
-
-def lose_stop(rendering: Rendering, stop: str | None, choice: Body) -> None:
-    """Report which stop string was met, where the choice does not say it."""
-    if stop is not None and not {"stop_reason", "matched_stop"} & choice.keys():
-        rendering.lose("$.stop_sequence", "dropped", "which stop string was met cannot be said here")
-
-
-def usage_rest(extra: Extra) -> Extra:
-    """The unnamed members of the usage."""
-    return read_object(extra["usage"]) if "usage" in extra else {}
-
-
-def _created(extra: Extra, *, foreign: bool) -> Any:
-    return (created_of(extra) or 0) if foreign else extra.get("created", 0)
-
-
-def put_top(rendering: Rendering, body: Body, said: Response | MessageEnd) -> None:
-    """Write the unnamed members of the body, or report them."""
-    extra = said.extra
-    if rendering.foreign:
-        tier = tier_of(extra, TIERS)
-        if tier is not None:
-            body["service_tier"] = tier
-        strange = {key: value for key, value in extra.items() if key != "object"}
-        lose_foreign(rendering.losses, rendering.target, strange, said.usage, body)
-        return
-    for key, value in extra.items():
-        if key not in _OWN_MEMBERS:
-            body.setdefault(key, value)

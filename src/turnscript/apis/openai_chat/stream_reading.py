@@ -443,7 +443,8 @@ class Assembly(ChoiceAnswer):
 
     def choose(self, choice: Choice) -> None:
         piece = self._told_in(choice)
-        self.note_late(choice.finish_reason, says=_says(piece))
+        if self.reason is not None:
+            self.note_late(choice.finish_reason, says=_says(piece))
         if piece is not None:
             self._piece(piece, whole=piece is choice.message)
         elif not (choice.finish_reason or choice.rest):

@@ -1,4 +1,4 @@
-"""Owns writing an answer as chunks.
+"""Owns writing an answer, as chunks and whole.
 
 Order: a first chunk with the role; deltas; one chunk with the finish reason and no delta; one without choices and with
 the usage, if the client asked for it; `[DONE]`. Clients put equal members of deltas one behind another, so role, id,
@@ -12,61 +12,36 @@ call of the deprecated form, and free text, which is sent as an argument here, w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from msgspec.structs import replace
 
-from turnscript.apis.api import Api, Body, Rendering, Reply, merge
-from turnscript.apis.openai_chat.answer import (
-    COUNTS,
-    LEGACY_CALL,
-    cut_word,
-    finish_word,
-)
+from turnscript.apis.api import Api, Body, Reply, merge
+from turnscript.apis.openai_chat.answer import COUNTS, LEGACY_CALL
 from turnscript.apis.openai_chat.content import is_within, piece
-from turnscript.apis.openai_chat.response import (
-    OBJECTS,
-    Message,
-    logprobs_of,
-    lose_stop,
-    put_top,
-    rendering_of,
-    usage_rest,
-)
-from turnscript.apis.shared.answers import (
-    CHANGED,
-    came_to_nothing,
-    is_whole,
-    lose_id,
-    lose_usage,
-    made_id,
-    write_usage,
-)
-from turnscript.apis.shared.chunk_streams import ChunkEnding, asks_usage, encoded
-from turnscript.core.conversation import Assistant, Item, Refusal, Request, Text, Thinking, ToolCall
-from turnscript.core.errors import UpstreamError
-from turnscript.core.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, ScoredDelta, no_event
+from turnscript.apis.openai_chat.options import TIERS
+from turnscript.apis.openai_chat.response import OBJECTS, Message
+from turnscript.apis.shared.answers import CHANGED, came_to_nothing, index_of, is_whole
+from turnscript.apis.shared.chunk_streams import ChoiceWriter, encoded, lose_stop
+from turnscript.core.conversation import Assistant, Item, Refusal, Request, Response, Text, Thinking, ToolCall
+from turnscript.core.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, ScoredDelta
 from turnscript.core.finish_reasons import check_end
-from turnscript.core.json_text import Json, read_object
+from turnscript.core.json_text import Json, read_list, read_object
+from turnscript.core.logprobs import TokenLogprob
 from turnscript.core.losses import Loss
 from turnscript.core.message_groups import slot_of
 from turnscript.core.sse import HOLE, frame, template
 
 
-class ChatStreamRenderer(ChunkEnding):
+class ChatStreamRenderer(ChoiceWriter):
     """Writes events as chunks of the choice that the reply says."""
 
-    def __init__(self, api: Api, request: Request, reply: Reply) -> None:
-        self.losses: list[Loss] = []
-        self.id = reply.id if reply.id is not None else made_id("chatcmpl-", request)
-        self._named = reply.id is not None
-        self.created = reply.created or 0
-        self._choice = reply.choice
-        self._api = api
-        self._request = request
-        self._asked_usage = asks_usage(request)
-        self._rendering = self._rendering_for(None)
-        self._message = Message(self._rendering, request, reply)
+    prefix, objects, counts, tiers = "chatcmpl-", OBJECTS, COUNTS, TIERS
+
+    def __init__(self, api: Api, request: Request, reply: Reply, response: Response | None = None) -> None:
+        super().__init__(api, request, reply, response)
+        self._message = Message(self._rendering, request, reply, whole=response is not None)
         self._chunk_of = b""  # the chunk that a delta is in, once the stream has begun
         self._live: dict[int, bytes] = {}  # the parts that have deltas: the chunk that tells a text
         self._said: set[int] = set()  # those that have said anything
@@ -75,61 +50,42 @@ class ChatStreamRenderer(ChunkEnding):
         self._mixed: set[int] = set()  # those that have become one, or a text
         self._begun: dict[int, tuple[Body, list[str]]] = {}  # a call: which of them it is, and its arguments so far
         self._late: list[PartEnd] = []  # calls that ended while that went on
-        self._cut = False  # whether one that was sent in part came to nothing
-        self._ended = self._failed = False
-        self._now = None
-        self._into: list[str] | None = None  # what that was sent of, if it is a call
-
-    def start(self) -> bytes:
-        """The chunk with the role, unless it was sent."""
-        return b"" if self._chunk_of or self._failed else self._begin()
+        self._into: list[str] | None = None  # what was sent of the part that was told last, if it is a call
 
     def send(self, events: Iterable[Event]) -> bytes:
         """The chunks for some events; the very first call gives the chunk with the role as well."""
         match events:
-            case [event] if type(event) is PartDelta and self._chunk_of:  # by far the most
+            case [event] if type(event) is PartDelta and self._started:  # by far the most
                 if event.index == self._now:
                     if self._into is not None:
                         self._into.append(event.text)
                     return self._telling % encoded(event.text) if event.text else b""
                 if event.index not in self._live:
                     return b""
-        return self._send(events)
-
-    def _send(self, events: Iterable[Event]) -> bytes:
-        out = [self.start()]
-        for event in events:
-            if self._ended or self._failed:
-                break
-            if type(event) is PartDelta:
-                if event.index in self._live and event.text:
-                    self._tell(out, event)
-            elif isinstance(event, ScoredDelta):
-                self._scored(out, event)
-            elif isinstance(event, PartStart):
-                self._start(out, event.part, event.index)
-            elif isinstance(event, PartEnd):
-                self._end_part(out, event)
-            elif isinstance(event, MessageEnd):
-                self._finish(out, event)
-            elif isinstance(event, NextText):
-                self._turn(event.index, event.refuses)
-            else:
-                raise no_event("a stream is sent", [event])
-        return b"".join(out)
+        return super().send(events)
 
     # Chunks.
 
-    def _begin(self) -> bytes:
+    def _first(self) -> bytes:
         self._chunk_of = self._template(HOLE)
-        return self._delta(b'{"role":"assistant","content":null}')
-
-    def _delta(self, delta: bytes) -> bytes:
-        return self._chunk_of % delta
+        return self._chunk_of % b'{"role":"assistant","content":null}'
 
     def _template(self, delta: Body | Json) -> bytes:
-        choice = {"index": self._choice, "delta": delta, "logprobs": None, "finish_reason": None}
-        return template(self._chunk([choice]))
+        choice = {"index": self._reply.choice, "delta": delta, "logprobs": None, "finish_reason": None}
+        return template(self.chunk([choice]))
+
+    def _delta(self, out: list[bytes], event: PartDelta) -> None:
+        if type(event) is PartDelta:
+            if event.index == self._now and event.text:
+                if self._into is not None:
+                    self._into.append(event.text)
+                out.append(self._telling % encoded(event.text))
+            elif event.index in self._live and event.text:
+                self._tell(out, event)
+        elif isinstance(event, ScoredDelta):
+            self._scored(out, event)
+        elif isinstance(event, NextText):
+            self._turn(event.index, event.refuses)
 
     def _scored(self, out: list[bytes], event: ScoredDelta) -> None:
         """A text with its tokens. One that waits for its end does not keep them waiting."""
@@ -139,8 +95,9 @@ class ChatStreamRenderer(ChunkEnding):
         if live and event.text:
             self._said.add(event.index)
         delta = {"content": event.text if live else ""}
-        choice = {"index": self._choice, "delta": delta, "logprobs": logprobs_of(event.tokens), "finish_reason": None}
-        out.append(frame(encoded(self._chunk([choice]))))
+        logprobs = logprobs_of(event.tokens)
+        choice = {"index": self._reply.choice, "delta": delta, "logprobs": logprobs, "finish_reason": None}
+        out.append(frame(encoded(self.chunk([choice]))))
 
     def _tell(self, out: list[bytes], delta: PartDelta) -> None:
         self._now, self._telling = delta.index, self._live[delta.index]
@@ -151,8 +108,8 @@ class ChatStreamRenderer(ChunkEnding):
             self._said.add(delta.index)
         out.append(self._telling % encoded(delta.text))
 
-    def _start(self, out: list[bytes], part: Item, index: int) -> None:
-        member = ""
+    def _start(self, out: list[bytes], event: PartStart) -> None:
+        part, index, member = event.part, event.index, ""
         if isinstance(part, ToolCall):
             self._start_call(out, part, index)
             return
@@ -178,23 +135,23 @@ class ChatStreamRenderer(ChunkEnding):
         if index in self._said:
             self._mixed.add(index)
 
-    def _end_part(self, out: list[bytes], event: PartEnd) -> None:
+    def _end(self, out: list[bytes], event: PartEnd) -> None:
         if self._begun and event.index not in self._begun and isinstance(event.part, ToolCall):
             self._late.append(event)
             return
         self._rendering.foreign = event.origin not in (None, self._api.origin)
-        self._end(out, event.part, event.index)
+        self._complete(out, event.part, event.index)
         late, self._late = ([], self._late) if self._begun else (self._late, [])
         for one in late:
-            self._end_part(out, one)
+            self._end(out, one)
 
-    def _end(self, out: list[bytes], part: Item | None, index: int) -> None:
+    def _complete(self, out: list[bytes], part: Item | None, index: int) -> None:
         said = index in self._said
         self._live.pop(index, None)
         self._now = None
         begun = self._begun.pop(index, None)
         if part is None or (begun is not None and isinstance(part, ToolCall) and not is_whole(part)):
-            self._cut = self._cut or begun is not None
+            self._message.cut = self._message.cut or begun is not None
             said = said or begun is not None
             self._rendering.lose(f"items[{index}]", "approximated", came_to_nothing(said))
             return
@@ -207,7 +164,7 @@ class ChatStreamRenderer(ChunkEnding):
         deltas = self._message.deltas(part, kinds if said else ())
         if isinstance(part, ToolCall):
             deltas = [half for delta in deltas for half in self._in_two(delta)]
-        out += [self._delta(encoded(delta)) for delta in deltas]
+        out += [self._chunk_of % encoded(delta) for delta in deltas]
 
     def _in_two(self, delta: Body) -> list[Body]:
         """A call that is told at once, in two deltas as others are: with its name, and with its arguments."""
@@ -226,7 +183,7 @@ class ChatStreamRenderer(ChunkEnding):
         place: Body = {"index": message.calls}
         id_, name = message.call_head(part if part.at else replace(part, at=f"items[{index}]"))
         function = {"name": name, "arguments": ""}
-        out.append(self._delta(encoded(_of_call(place | {"id": id_, "type": "function", "function": function}))))
+        out.append(self._chunk_of % encoded(_of_call(place | {"id": id_, "type": "function", "function": function})))
         self._live[index] = self._template(_of_call(place | {"function": {"arguments": HOLE}}))
         self._begun[index] = place, []
 
@@ -235,64 +192,65 @@ class ChatStreamRenderer(ChunkEnding):
         sent, rest = "".join(pieces), dict(place)
         if not part.arguments.startswith(sent):
             self._rendering.lose(f"{part.at}.arguments", "approximated", CHANGED)
-            self._cut = True
+            self._message.cut = True
         elif len(part.arguments) > len(sent):
             rest["function"] = {"arguments": part.arguments[len(sent) :]}
         self._rendering.put_extra(rest, part.extra, part.at)
         if rest != place:
-            out.append(self._delta(encoded(_of_call(rest))))
+            out.append(self._chunk_of % encoded(_of_call(rest)))
         self._message.order.call(part, part.arguments)
 
     # The end.
 
     def _finish(self, out: list[bytes], end: MessageEnd) -> None:
-        try:
-            check_end(end.finish_reason)
-        except UpstreamError as error:
-            out.append(self.fail(error))
-            return
         for index in list(self._begun):
-            self._end_part(out, PartEnd(index, None))
-        last = self._rendering_for(end.origin)
-        extra = {} if last.foreign else end.extra
-        reason = finish_word(last, end.finish_reason, bool(self._message.calls), self._message.legacy)
-        if self._cut:
-            reason = cut_word(last, reason)
-        self._message.order.end(reason)
+            self._end(out, PartEnd(index, None))
+        last = self.rendering(end.origin)
+        reason = self._message.end(last, end.finish_reason)
         if not self._message.calls and not self._message.speaks:
-            out.append(self._delta(b'{"content":""}'))
-        choice: Body = {"index": self._choice, "delta": {}, "finish_reason": reason}
-        if "choices" in extra:
-            rest = read_object(extra["choices"])
+            out.append(self._chunk_of % b'{"content":""}')
+        choice: Body = {"index": self._reply.choice, "delta": {}, "finish_reason": reason}
+        if "choices" in end.extra and not last.foreign:
+            rest = read_object(end.extra["choices"])
             if "message" in rest:
                 choice["delta"] = read_object(rest.pop("message"))
             merge(choice, rest)
         choice.setdefault("logprobs", None)
         lose_stop(last, end.stop_sequence, choice)
-        lose_id(last, end.id, self.id, named=self._named)
-        body = self._chunk([choice])
-        put_top(last, body, end)
-        out.append(frame(encoded(body)))
-        if self._asked_usage and end.usage is not None:
-            body = self._chunk([])
-            body["usage"] = write_usage(end.usage, usage_rest(extra), COUNTS)
-            out.append(frame(encoded(body)))
-        elif end.usage is not None:
-            last.lose("$.usage", "dropped", "the client did not ask for it in a stream")
-        lose_usage(self.losses, end.usage, extra)
-        self._ended, self._now = True, None
+        out.append(self.last(last, end, choice))
 
-    def _chunk(self, choices: list[Body]) -> Body:
-        model = self._request.settings.model or ""
-        body: Body = {"id": self.id, "object": OBJECTS[1], "created": self.created, "model": model, "choices": choices}
-        if self._asked_usage:
-            body["usage"] = None
-        return body
+    def answer(self, response: Response) -> tuple[Body, list[Loss]]:
+        """The whole body of an answer, and what could not be said. Raises UpstreamError for one that failed."""
+        check_end(response.finish_reason)
+        rendering, message = self._rendering, self._message
+        for item in response.items:
+            message.add(item)
+        if response.cut is not None:
+            message.add(response.cut, cut=True)
+        reason = message.end(rendering, response.finish_reason)
+        rest = read_object(response.extra["choices"]) if "choices" in response.extra and not rendering.foreign else {}
+        choice: Body = {"index": index_of(rest, self._reply.choice), "message": message.body(), "finish_reason": reason}
+        if "message" in rest and "content" in read_object(rest["message"]):
+            choice["message"]["content"] = choice["message"]["content"] or None
+        merge(choice, rest)
+        choice["message"].setdefault("annotations", [])
+        if response.logprobs:
+            choice["logprobs"] = logprobs_of(chain.from_iterable(response.logprobs.values()))
+        choice.setdefault("logprobs", None)
+        lose_stop(rendering, response.stop_sequence, choice)
+        return self.whole(rendering, response, choice, self.whole_id(response)), self.losses
 
-    def _rendering_for(self, origin: str | None) -> Rendering:
-        rendering = rendering_of(self._api, [], origin)
-        rendering.losses = self.losses
-        return rendering
+
+def join_choices(bodies: Sequence[bytes]) -> bytes:
+    """Several answers to one request as one: the first of them, with the choices of all."""
+    joined: Body = dict(read_object(bodies[0]))
+    joined["choices"] = [choice for body in bodies for choice in read_list(read_object(body)["choices"])]
+    return encoded(joined)
+
+
+def logprobs_of(tokens: Iterable[TokenLogprob]) -> Body:
+    """The log probabilities of a choice, or of a piece of one: those of its content."""
+    return {"content": list(tokens), "refusal": None}
 
 
 def _of_call(entry: Body) -> Body:

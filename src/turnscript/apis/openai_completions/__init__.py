@@ -35,7 +35,6 @@ from turnscript.apis.openai_completions.answer import (
     ORIGIN,
     Assembly,
     CompletionStreamRenderer,
-    write_response,
 )
 from turnscript.apis.serving import Serving
 from turnscript.apis.shared.answers import claims_choices, of_each_choice, of_first_choice
@@ -202,7 +201,7 @@ class OpenAICompletions(Api):
 
     def write_response(self, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
         """An answer with one choice."""
-        return write_response(self, response, request, reply)
+        return CompletionStreamRenderer(self, request, reply, response).answer(response)
 
     def stream_parser(self) -> StreamParser:
         """A parser of chunks."""

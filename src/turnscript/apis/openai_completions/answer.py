@@ -16,27 +16,20 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.apis.api import OFFICIAL, Api, Body, Rendering, Reply, extra_of, merge
+from turnscript.apis.api import Api, Body, Rendering, Reply, extra_of, merge
 from turnscript.apis.shared.answers import (
     Counts,
     came_to_nothing,
-    created_of,
     index_of,
-    lose_foreign,
-    lose_id,
-    lose_usage,
-    made_id,
     plain_reason,
-    write_usage,
 )
-from turnscript.apis.shared.chunk_streams import ChoiceAnswer, ChunkEnding, asks_usage, encoded
+from turnscript.apis.shared.chunk_streams import STOPS, ChoiceAnswer, ChoiceWriter, encoded, lose_stop
 from turnscript.core.conversation import (
     Assistant,
-    Conversation,
     Extra,
     Item,
     Part,
@@ -44,10 +37,8 @@ from turnscript.core.conversation import (
     Request,
     Response,
     Text,
-    Usage,
 )
-from turnscript.core.errors import UpstreamError
-from turnscript.core.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, ScoredDelta, no_event
+from turnscript.core.events import MessageEnd, PartDelta, PartEnd, PartStart, ScoredDelta
 from turnscript.core.finish_reasons import CALLED, STOP, check_end
 from turnscript.core.json_text import Json, plain, read_object
 from turnscript.core.logprobs import TokenLogprob
@@ -63,7 +54,6 @@ COUNTS = Counts(
     "completion_tokens",
     (("prompt", "prompt_tokens"), ("completion", "completion_tokens"), ("total", "total_tokens")),
 )
-_STOPS = ("stop_reason", "matched_stop")
 _NULL = Json(b"null")
 
 
@@ -117,7 +107,8 @@ class Assembly(ChoiceAnswer):
 
     def choose(self, choice: Choice) -> None:
         text = choice.text or (choice.delta.content if isinstance(choice.delta, Delta) else choice.text)
-        self.note_late(choice.finish_reason, says=bool(text))
+        if self.reason is not None:
+            self.note_late(choice.finish_reason, says=bool(text))
         self.reason = choice.finish_reason or self.reason
         self._seen = self._seen or isinstance(text, str)
         if not isinstance(text, str) and not choice.finish_reason:
@@ -128,13 +119,13 @@ class Assembly(ChoiceAnswer):
             self._texts.append(text)
             self.parts.append(0, text)
         rest = extra_of(choice.rest)
-        for name in ("logprobs", *_STOPS):
+        for name in ("logprobs", *STOPS):
             value = getattr(choice, name)
             if value is UNSET or value == _NULL:
                 rest.pop(name, None)
                 continue
             rest[name] = value
-            if name in _STOPS and bytes(value)[:1] == b'"' and choice.finish_reason == STOP:
+            if name in STOPS and bytes(value)[:1] == b'"' and choice.finish_reason == STOP:
                 self.said.stop_sequence = plain(value)
         self.rest.add(rest.items())
 
@@ -161,23 +152,19 @@ class _Lists:
         return body
 
 
-class _Writer:
-    """What whole answers and chunks have in common."""
+class CompletionStreamRenderer(ChoiceWriter):
+    """Writes an answer of one text, as chunks or whole."""
 
-    def __init__(self, api: Api, request: Request) -> None:
-        self.losses: list[Loss] = []
-        self._api = api
-        self._request = request
+    prefix, objects, counts = "cmpl-", (OBJECT, OBJECT), COUNTS
+
+    def __init__(self, api: Api, request: Request, reply: Reply, response: Response | None = None) -> None:
+        super().__init__(api, request, reply, response)
         self._speaks = False
+        self._said: set[int] = set()  # the parts that have said anything
+        self._telling = b""  # the chunk that tells a text
+        self._lists = _Lists()
 
-    def rendering(self, items: list[Item], origin: str | None) -> Rendering:
-        """A rendering that reports to `losses`, for a response that came from an API, or from none."""
-        request = Request(conversation=Conversation(items=items), origin=origin)
-        rendering = self._api.rendering(request, OFFICIAL, {})
-        rendering.losses = self.losses
-        return rendering
-
-    def text_of(self, rendering: Rendering, item: Item) -> str:
+    def _text_of(self, rendering: Rendering, item: Item) -> str:
         """What can be said of a part; the rest is reported."""
         if not isinstance(item, Assistant):
             rendering.lose(
@@ -209,7 +196,7 @@ class _Writer:
         rendering.lose(at, "dropped", f"a text has no place for a part of kind {type(part).__name__.lower()}")
         return ""
 
-    def choice(self, rendering: Rendering, end: Response | MessageEnd, text: str) -> Body:
+    def _choice(self, rendering: Rendering, end: Response | MessageEnd, text: str) -> Body:
         """The choice with the finish reason."""
         reason = end.finish_reason
         word = STOP if reason is None else plain_reason(rendering, reason)
@@ -222,118 +209,48 @@ class _Writer:
         choice: Body = {"index": index_of(rest), "text": text, "finish_reason": word}
         merge(choice, rest)
         choice.setdefault("logprobs", None)
-        if end.stop_sequence is not None and not choice.keys() & set(_STOPS):
-            rendering.lose("$.stop_sequence", "dropped", "which stop string was met cannot be said here")
+        lose_stop(rendering, end.stop_sequence, choice)
         return choice
 
-    def body(self, id_: str, created: Any, choices: list[Body]) -> Body:
-        """A whole answer, or a chunk, which has the same shape."""
-        model = self._request.settings.model or ""
-        return {"id": id_, "object": OBJECT, "created": created, "model": model, "choices": choices}
+    def answer(self, response: Response) -> tuple[Body, list[Loss]]:
+        """The whole body of an answer, and what could not be said. Raises UpstreamError for one that failed."""
+        check_end(response.finish_reason)
+        rendering = self._rendering
+        text = "".join([self._text_of(rendering, item) for item in response.items])
+        choice = self._choice(rendering, response, text)
+        if response.logprobs:
+            choice["logprobs"] = self._lists.of(chain.from_iterable(response.logprobs.values()))
+        return self.whole(rendering, response, choice, self.whole_id(response, text)), self.losses
 
-    def put_top(self, rendering: Rendering, body: Body, said: Response | MessageEnd) -> None:
-        """Write the unnamed members of the body, or report them."""
-        extra = {key: value for key, value in said.extra.items() if key != "object"}
-        if rendering.foreign:
-            lose_foreign(rendering.losses, rendering.target, extra, said.usage, body)
-            return
-        for key, value in extra.items():
-            if key not in ("choices", "usage"):  # which are written already
-                body.setdefault(key, value)
-
-
-def usage_body(usage: Usage, extra: Extra, own: bool) -> Body:
-    """The token counts."""
-    return write_usage(usage, read_object(extra["usage"]) if own and "usage" in extra else {}, COUNTS)
-
-
-def write_response(api: Api, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
-    """The body of an answer, and what could not be said. Raises UpstreamError for one that failed."""
-    check_end(response.finish_reason)
-    writer = _Writer(api, request)
-    rendering = writer.rendering(response.items, response.origin)
-    text = "".join([writer.text_of(rendering, item) for item in response.items])
-    choice = writer.choice(rendering, response, text)
-    if response.logprobs:
-        choice["logprobs"] = _Lists().of(chain.from_iterable(response.logprobs.values()))
-    id_ = reply.id if reply.id is not None else response.id
-    if id_ is None:
-        id_ = made_id("cmpl-", request, text)
-    created = (created_of(response.extra) or 0) if rendering.foreign else response.extra.get("created", 0)
-    created = created if reply.created is None else reply.created
-    body = writer.body(id_, created, [choice])
-    body["model"] = body["model"] or response.model or ""
-    if response.usage is not None:
-        body["usage"] = usage_body(response.usage, response.extra, not rendering.foreign)
-    elif not rendering.foreign:
-        lose_usage(writer.losses, response.usage, response.extra)
-    writer.put_top(rendering, body, response)
-    return body, writer.losses
-
-
-class CompletionStreamRenderer(ChunkEnding, _Writer):
-    """Writes events as chunks."""
-
-    def __init__(self, api: Api, request: Request, reply: Reply) -> None:
-        super().__init__(api, request)
-        self._named = reply.id is not None
-        self.id = reply.id if reply.id is not None else made_id("cmpl-", request)
-        self.created = reply.created or 0
-        self._asked_usage = asks_usage(request)
-        self._speaking: int | None = None  # the part that is sent as it is said
-        self._said: set[int] = set()  # those that have said anything
-        self._telling = b""  # the chunk that tells a text
-        self._lists = _Lists()
-        self._ended = self._failed = False
-        self._rendering = self.rendering([], None)
-
-    def start(self) -> bytes:
+    def _first(self) -> bytes:
         """Nothing: there is no role to tell, so a stream begins with its first text."""
         return b""
 
-    def send(self, events: Iterable[Event]) -> bytes:
-        """The chunks for some events."""
-        out: list[bytes] = []
-        for event in events:
-            if self._ended or self._failed:
-                break
-            if type(event) is PartDelta:  # by far the most
-                if event.index == self._speaking and event.text:
-                    self._said.add(event.index)
-                    out.append(self._text(event.text))
-            elif isinstance(event, ScoredDelta):
-                out.append(self._scored(event))
-            elif isinstance(event, PartStart):
-                self._start(event)
-            elif isinstance(event, PartEnd):
-                self._end(out, event)
-            elif isinstance(event, MessageEnd):
-                self._finish(out, event)
-            elif type(event) is not NextText:  # which one text cannot say
-                raise no_event("a stream is sent", [event])
-        return b"".join(out)
+    def _start(self, out: list[bytes], event: PartStart) -> None:
+        if self._now is None and isinstance(event.part, Assistant):
+            self._now = event.index
 
-    def _start(self, event: PartStart) -> None:
-        if self._speaking is None and isinstance(event.part, Assistant):
-            self._speaking = event.index
+    def _delta(self, out: list[bytes], event: PartDelta) -> None:
+        if event.index != self._now:
+            return
+        if type(event) is PartDelta:  # by far the most
+            if event.text:
+                self._said.add(event.index)
+                out.append((self._telling or self._template()) % encoded(event.text))
+        elif isinstance(event, ScoredDelta):
+            self._said.add(event.index)
+            choice = {"index": 0, "text": event.text, "logprobs": self._lists.of(event.tokens), "finish_reason": None}
+            out.append(frame(encoded(self.chunk([choice]))))
 
-    def _scored(self, event: ScoredDelta) -> bytes:
-        if event.index != self._speaking:
-            return b""
-        self._said.add(event.index)
-        choice = {"index": 0, "text": event.text, "logprobs": self._lists.of(event.tokens), "finish_reason": None}
-        return frame(encoded(self._asked(self.body(self.id, self.created, [choice]))))
-
-    def _text(self, text: str) -> bytes:
-        if not self._telling:
-            choice = {"index": 0, "text": HOLE, "logprobs": None, "finish_reason": None}
-            self._telling = template(self._asked(self.body(self.id, self.created, [choice])))
-        return self._telling % encoded(text)
+    def _template(self) -> bytes:
+        choice = {"index": 0, "text": HOLE, "logprobs": None, "finish_reason": None}
+        self._telling = template(self.chunk([choice]))
+        return self._telling
 
     def _end(self, out: list[bytes], event: PartEnd) -> None:
         part = event.part
-        if event.index == self._speaking:
-            self._speaking = None
+        if event.index == self._now:
+            self._now = None
         if part is None:
             said = event.index in self._said
             self._speaks = self._speaks or said
@@ -341,34 +258,10 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
             return
         if not part.at:
             part.at = f"items[{event.index}]"
-        text = self.text_of(self._rendering, part)
+        text = self._text_of(self._rendering, part)
         if text and event.index not in self._said:
-            out.append(self._text(text))
+            out.append((self._telling or self._template()) % encoded(text))
 
     def _finish(self, out: list[bytes], end: MessageEnd) -> None:
-        try:
-            check_end(end.finish_reason)
-        except UpstreamError as error:
-            out.append(self.fail(error))
-            return
-        rendering = self.rendering([], end.origin)
-        body = self.body(self.id, self.created, [self.choice(rendering, end, "")])
-        self.put_top(rendering, body, end)
-        lose_id(rendering, end.id, self.id, named=self._named)
-        out.append(frame(encoded(self._asked(body))))
-        if end.usage is not None:
-            if self._asked_usage:
-                body = self.body(self.id, self.created, [])
-                body["usage"] = usage_body(end.usage, end.extra, not rendering.foreign)
-                out.append(frame(encoded(body)))
-            else:
-                rendering.lose("$.usage", "dropped", "the client did not ask for it in a stream")
-        elif not rendering.foreign:
-            lose_usage(self.losses, end.usage, end.extra)
-        self._ended = True
-
-    def _asked(self, body: Body) -> Body:
-        """A chunk with `usage`, which is null in all but the last if the client asked for it."""
-        if self._asked_usage:
-            body["usage"] = None
-        return body
+        rendering = self.rendering(end.origin)
+        out.append(self.last(rendering, end, self._choice(rendering, end, "")))

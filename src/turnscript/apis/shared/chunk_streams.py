@@ -8,19 +8,36 @@ ends it is an UpstreamError, and so is an `error` in a chunk. What comes behind 
 from __future__ import annotations
 
 import json
-from abc import abstractmethod
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from turnscript.apis.api import leftover
-from turnscript.apis.shared.answers import Counts, Gathered, only_first, read_usage
+from turnscript.apis.api import OFFICIAL, Api, Body, Rendering, Reply, leftover
+from turnscript.apis.shared.answers import (
+    Counts,
+    Gathered,
+    created_of,
+    lose_foreign,
+    lose_id,
+    lose_usage,
+    made_id,
+    only_first,
+    read_usage,
+    tier_of,
+    write_usage,
+)
 from turnscript.apis.shared.stream_reader import Answer
-from turnscript.core.conversation import Extra, Issue, Request, Response
+from turnscript.core.conversation import Conversation, Extra, Issue, Item, Request, Response, Usage
 from turnscript.core.error_object import error_frame, upstream_error
 from turnscript.core.errors import InvalidRequest, TurnscriptError, UpstreamError
+from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, no_event
+from turnscript.core.finish_reasons import check_end
 from turnscript.core.json_text import Json, read_object
+from turnscript.core.losses import Loss
 from turnscript.core.sse import comment, frame
 from turnscript.core.unread_stream import DONE
 from turnscript.core.wire import Reader
@@ -98,7 +115,8 @@ class ChoiceAnswer(ChunkAnswer):
         self.is_whole = is_whole
         self.rest = Gathered()  # of the choice
         self._others: set[int] = set()  # the indexes of the choices that are not read
-        self._head: list[Json | UnsetType] = []  # what the last chunk said of the answer
+        self._head_of: Callable[[Any], tuple[Json | UnsetType, ...]] = attrgetter(*self.kept)
+        self._head: tuple[Json | UnsetType, ...] = ()  # what the last chunk said of the answer
         self._usage_rest: Extra = {}
         self._usage_issues: list[Issue] = []  # of the last usage, which is the one that counts
 
@@ -131,7 +149,7 @@ class ChoiceAnswer(ChunkAnswer):
                 self.choose(choice)
         if answer.usage is not UNSET and answer.usage != _NULL:
             self.said.usage, self._usage_rest, self._usage_issues = read_usage(answer.usage, "$.usage", self.counts)
-        head = [getattr(answer, key) for key in self.kept]
+        head = self._head_of(answer)
         if head != self._head or answer.rest:
             self._head = head
             told = [*(answer.rest or {}).items(), *zip(self.kept, head, strict=True)]
@@ -168,8 +186,6 @@ class ChoiceAnswer(ChunkAnswer):
 
         `reason`: one more; `says`: whether there is any content.
         """
-        if self.reason is None:
-            return
         if says:
             self.late = True
             self.note("late_content", "the answer went on behind its finish_reason")
@@ -202,13 +218,71 @@ def _plain(value: Any) -> Any:
     return json.loads(bytes(value))
 
 
-class ChunkEnding:
-    """How a stream of chunks ends. Whoever writes one sets `_ended` with its last chunk."""
+class ChunkWriter(ABC):
+    """Writes an answer as chunks. `losses`: what it could not say; `id`: the answer's, which begins with `prefix` where
+    it is made up. Whoever tells a part as it comes has it in `_now` as long as more of it may come. `response`: the
+    answer, where it is written whole."""
 
     takes_comments = True
-    _ended = False
-    _failed = False  # or closed: nothing may follow
-    _now: int | None = None  # the part that was told last, while more of it may be
+    prefix: ClassVar[str] = ""
+
+    def __init__(self, api: Api, request: Request, reply: Reply, response: Response | None = None) -> None:
+        self.losses: list[Loss] = []
+        self.id = reply.id or ("" if response is not None else made_id(self.prefix, request))
+        self._api = api
+        self._request = request
+        self._reply = reply
+        cut = [] if response is None or response.cut is None else [response.cut]
+        items = [] if response is None else response.items
+        self._rendering = self.rendering(None if response is None else response.origin, [*items, *cut])
+        self._started = self._ended = False
+        self._failed = False  # or closed: nothing may follow
+        self._now: int | None = None
+
+    @abstractmethod
+    def _first(self) -> bytes:
+        """The chunk before the first event."""
+
+    @abstractmethod
+    def _start(self, out: list[bytes], event: PartStart) -> None:
+        """A part begins."""
+
+    @abstractmethod
+    def _delta(self, out: list[bytes], event: PartDelta) -> None:
+        """More of a part, or of its next text."""
+
+    @abstractmethod
+    def _end(self, out: list[bytes], event: PartEnd) -> None:
+        """A part is complete, or came to nothing."""
+
+    @abstractmethod
+    def _finish(self, out: list[bytes], end: MessageEnd) -> None:
+        """The answer has come to a good end."""
+
+    def start(self) -> bytes:
+        """The chunk before the first event, unless it was sent."""
+        if self._started or self._failed:
+            return b""
+        self._started = True
+        return self._first()
+
+    def send(self, events: Iterable[Event]) -> bytes:
+        """The chunks for some events, behind the first one."""
+        out = [] if self._started else [self.start()]
+        for event in events:
+            if self._ended or self._failed:
+                break
+            if isinstance(event, PartDelta):
+                self._delta(out, event)
+            elif isinstance(event, PartStart):
+                self._start(out, event)
+            elif isinstance(event, PartEnd):
+                self._end(out, event)
+            elif isinstance(event, MessageEnd):
+                self._conclude(out, event)
+            else:
+                raise no_event("a stream is sent", [event])
+        return b"".join(out)
 
     def idle(self) -> bytes:
         """A comment, which keeps the connection alive; nothing behind the end."""
@@ -219,13 +293,119 @@ class ChunkEnding:
         if self._failed or self._ended:
             return b""
         self._failed, self._now = True, None
-        return error_frame(error)
+        return self._error(error)
 
     def close(self) -> bytes:
-        """`[DONE]`; or an error, where the events broke off before their end."""
+        """The end; or an error, where the events broke off before it."""
         if self._failed:
             return b""
         if not self._ended:
             return self.fail(UpstreamError("the answer broke off before its end", retryable=True))
         self._failed = True
+        return self._done()
+
+    def rendering(self, origin: str | None, items: Iterable[Item] = ()) -> Rendering:
+        """A rendering that reports to `losses`, for what came from an API, or from none."""
+        request = Request(conversation=Conversation(items=list(items)), origin=origin)
+        rendering = self._api.rendering(request, OFFICIAL, {})
+        rendering.losses = self.losses
+        return rendering
+
+    def whole_id(self, response: Response, said: object = None) -> str:
+        """The id of a whole answer: the server's, its own, or one made of all that it says."""
+        named = self.id or response.id
+        if named:
+            return named
+        items = [(type(item).__name__, getattr(item, "arguments", None) or item) for item in response.items]
+        return made_id(self.prefix, self._request, items if said is None else said)
+
+    def _conclude(self, out: list[bytes], end: MessageEnd) -> None:
+        try:
+            check_end(end.finish_reason)
+        except UpstreamError as error:
+            out.append(self.fail(error))
+            return
+        self._finish(out, end)
+        self._ended, self._now = True, None
+
+    def _error(self, error: TurnscriptError) -> bytes:
+        return error_frame(error)
+
+    def _done(self) -> bytes:
         return frame(DONE)
+
+
+class ChoiceWriter(ChunkWriter):
+    """Writes an answer in choices, as chunks or whole, which are called `objects`. `counts` names the token counts, and
+    `tiers` are the words for how an answer is served, where there is a place for one."""
+
+    counts: ClassVar[Counts]
+    objects: ClassVar[tuple[str, str]]
+    tiers: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, api: Api, request: Request, reply: Reply, response: Response | None = None) -> None:
+        super().__init__(api, request, reply, response)
+        self.created = reply.created or 0
+        self._asked_usage = asks_usage(request)
+
+    def chunk(self, choices: list[Body]) -> Body:
+        """A chunk. If the client asked for counts, they are null in all but the last."""
+        model = self._request.settings.model or ""
+        body = {"id": self.id, "object": self.objects[1], "created": self.created, "model": model, "choices": choices}
+        return body | {"usage": None} if self._asked_usage else body
+
+    def whole(self, rendering: Rendering, response: Response, choice: Body, id_: str) -> Body:
+        """A whole answer of one choice."""
+        extra = response.extra
+        created: Any = (created_of(extra) or 0) if rendering.foreign else extra.get("created", 0)
+        body: Body = {
+            "id": id_,
+            "object": self.objects[0],
+            "created": created if self._reply.created is None else self._reply.created,
+            "model": self._request.settings.model or response.model or "",
+            "choices": [choice],
+        }
+        if response.usage is not None:
+            body["usage"] = self._usage(rendering, response.usage, extra)
+        self._put_top(rendering, body, response)
+        return body
+
+    def last(self, rendering: Rendering, end: MessageEnd, choice: Body) -> bytes:
+        """The chunk with the last of a choice, and that with the counts, if the client asked for them."""
+        lose_id(rendering, end.id, self.id, named=self._reply.id is not None)
+        body = self.chunk([choice])
+        self._put_top(rendering, body, end)
+        last = frame(encoded(body))
+        if end.usage is not None and self._asked_usage:
+            return last + frame(encoded(self.chunk([]) | {"usage": self._usage(rendering, end.usage, end.extra)}))
+        if end.usage is not None:
+            rendering.lose("$.usage", "dropped", "the client did not ask for it in a stream")
+        return last
+
+    def _usage(self, rendering: Rendering, usage: Usage, extra: Extra) -> Body:
+        own = "usage" in extra and not rendering.foreign
+        return write_usage(usage, read_object(extra["usage"]) if own else {}, self.counts)
+
+    def _put_top(self, rendering: Rendering, body: Body, said: Response | MessageEnd) -> None:
+        """Write the unnamed members of the body, or report them."""
+        extra = {key: value for key, value in said.extra.items() if key != "object"}
+        if rendering.foreign:
+            tier = tier_of(extra, self.tiers)
+            if tier is not None:
+                body["service_tier"] = tier
+            lose_foreign(rendering.losses, rendering.target, extra, said.usage, body)
+            return
+        lose_usage(rendering.losses, said.usage, extra)
+        for key, value in extra.items():
+            if key != "usage":  # which is written already
+                body.setdefault(key, value)
+
+
+def lose_stop(rendering: Rendering, stop: str | None, choice: Body) -> None:
+    """Report which stop string was met, where the choice does not say it."""
+    if stop is not None and choice.keys().isdisjoint(STOPS):
+        rendering.lose("$.stop_sequence", "dropped", "which stop string was met cannot be said here")
+
+
+STOPS = ("stop_reason", "matched_stop")
+"""The member for a stop string that was met, as two servers name it."""
