@@ -42,12 +42,11 @@ from turnscript.apis.api import (
     StreamParser,
     StreamRenderer,
 )
-from turnscript.apis.openai_chat.answer import ORIGIN, is_legacy
 from turnscript.apis.openai_chat.objects import WORDS, AnyTool, Message
 from turnscript.apis.openai_chat.options import DEPRECATED, OPTIONS
 from turnscript.apis.openai_chat.reading import read_messages
-from turnscript.apis.openai_chat.response import OBJECTS, read_response
-from turnscript.apis.openai_chat.stream_reading import Assembly
+from turnscript.apis.openai_chat.response import OBJECTS, is_legacy
+from turnscript.apis.openai_chat.stream_reading import ORIGIN, Assembly, read_response
 from turnscript.apis.openai_chat.stream_writing import ChatStreamRenderer, join_choices
 from turnscript.apis.openai_chat.tools import read_tools, write_tools
 from turnscript.apis.openai_chat.writing import Target, write_messages

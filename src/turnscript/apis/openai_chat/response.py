@@ -9,6 +9,9 @@
 | `logprobs` of all texts | `logprobs` of the choice: `content` |
 | `extra`, in a response of this API | where it was |
 
+To say why an answer ended, the words of other APIs are translated and reported; one that nobody knows is `length`,
+unless it came from this API: clients take an unknown word for a good end.
+
 One message has one text and one list of calls. What stood in another order, and where one text ended and the next
 began, is reported.
 """
@@ -17,84 +20,67 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import UNSET
-
-from turnscript.apis.api import Body, Rendering, Reply, leftover
-from turnscript.apis.openai_chat.answer import (
-    COMPLETE,
-    LEGACY_CALL,
-    REASONING,
-    Piece,
-    cut_word,
-    finish_word,
-    is_legacy,
-)
+from turnscript.apis.api import Body, Rendering, Reply
 from turnscript.apis.openai_chat.content import entry, is_within, piece, written_parts
 from turnscript.apis.openai_chat.objects import BOTH
-from turnscript.apis.openai_chat.stream_reading import Assembly
+from turnscript.apis.openai_chat.stream_reading import COMPLETE, LEGACY_CALL, REASONING
 from turnscript.apis.shared.answers import (
+    CUT_CALL,
     UNTOLD,
     free_text,
     is_whole,
     made_id,
+    plain_reason,
 )
 from turnscript.apis.shared.citations import take_pages, wrapped
 from turnscript.core.conversation import (
     Assistant,
     Extra,
-    Hints,
     Item,
     Opaque,
     Raw,
     Refusal,
     Request,
-    Response,
     Text,
     Thinking,
     ToolCall,
 )
-from turnscript.core.errors import InvalidRequest
-from turnscript.core.finish_reasons import FILTERED
-from turnscript.core.json_text import Json, is_object, read_object, safe_json_string
+from turnscript.core.finish_reasons import CALLED, LENGTH, STOP
+from turnscript.core.json_text import is_object, safe_json_string
 from turnscript.core.message_groups import slot_of
-from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.source_paths import not_here, part_path
 from turnscript.core.validation import text_only
 
-# Reading.
+# Why it ended.
 
 
-def read_response(source: Source) -> Response:
-    """A whole answer. Raises InvalidRequest for what is none, UpstreamError for an error."""
-    assembly = Assembly(is_whole=True)
-    answer = assembly.checked(Json(body_bytes(source)))
-    for index, choice in enumerate(answer.choices):
-        choice.index = choice.index or index
-        if not (index or choice.message or choice.finish_reason == FILTERED):  # of which Azure leaves no message
-            raise InvalidRequest("required, but missing; expected a message", path="$.choices[0].message")
-    answer.choices[0].index = 0
-    assembly.add(answer)
-    assembly.finish()
-    response = assembly.response()
-    if assembly.twice:
-        next(item for item in response.items if isinstance(item, Thinking)).hints = Hints(slot=BOTH)
-    message = answer.choices[0].message
-    if isinstance(message, Piece) and (message.content is None or message.content is UNSET):
-        _note_null(response)
-    return response
+def finish_word(rendering: Rendering, reason: str | None, called: bool, legacy: bool) -> str:
+    """Why the answer ended, in this API's words. `called`: a call was written; `legacy`: as `function_call`."""
+    if reason is None:
+        word = CALLED if called else STOP
+        rendering.lose("$.finish_reason", "invented", f"nobody said why the answer ended: {word}")
+    else:
+        word = plain_reason(rendering, reason)
+    if word == CALLED and not called:
+        rendering.lose("$.finish_reason", "approximated", "there is no call: said as the end")
+        return STOP
+    return LEGACY_CALL if word == CALLED and legacy else word
 
 
-def _note_null(response: Response) -> None:
-    """The message has no text, not even an empty one: that is kept where something else of it is."""
-    items = response.items
-    if all(isinstance(item, Thinking) for item in items) and (items or "choices" in response.extra):
-        choice = read_object(response.extra.get("choices", b"{}"))
-        message = read_object(choice["message"]) if "message" in choice else {}
-        message["content"] = Json(b"null")
-        response.extra["choices"] = leftover(choice | {"message": leftover(message)})
+def cut_word(rendering: Rendering, word: str) -> str:
+    """The same where a call that was told is not whole: then it is no good end."""
+    if word not in COMPLETE and word != LEGACY_CALL:
+        return word
+    rendering.lose("$.finish_reason", "approximated", f"{LENGTH!r}, because {CUT_CALL}")
+    return LENGTH
 
 
-# Writing.
+def is_legacy(request: Request) -> bool:
+    """Whether the client knows calls only in their deprecated form: it offered `functions` and no tools."""
+    return bool(request.tools) and all(tool.hints.get("slot") == "functions" for tool in request.tools)
+
+
+# The message.
 
 
 OBJECTS = ("chat.completion", "chat.completion.chunk")

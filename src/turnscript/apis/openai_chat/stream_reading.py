@@ -6,6 +6,12 @@ for one case: a call whose arguments may still grow cannot be ended, so what com
 is over. Whether a call may end is asked once, when something else comes first: its arguments are then a whole JSON
 object, as they are with servers that finish one call before the next, or its pieces come mixed with others'.
 
+| finish_reason | model |
+| --- | --- |
+| `stop` `length` `tool_calls` `content_filter` | the same |
+| `function_call` | `tool_calls` |
+| any other | the same: what the server said |
+
 Members of the message without a name wait in the `extra` of the response with those of the choice, under `choices`.
 """
 
@@ -13,25 +19,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from turnscript.apis.api import extra_of, leftover
-from turnscript.apis.openai_chat.answer import (
-    COMPLETE,
-    COUNTS,
-    LEGACY_CALL,
-    ORIGIN,
-    REASONING,
-    Answer,
-    Choice,
-    Piece,
-    PieceOfCall,
-    PieceOfCustom,
-    PieceOfFunction,
-)
 from turnscript.apis.openai_chat.content import WITHIN, is_plain, parts_of, thought_of
-from turnscript.apis.shared.answers import Gathered, nameless
+from turnscript.apis.openai_chat.objects import BOTH, Content
+from turnscript.apis.shared.answers import Counts, Gathered, nameless
 from turnscript.apis.shared.chunk_streams import ChoiceAnswer
 from turnscript.apis.shared.stream_reader import Parts
 from turnscript.core.conversation import (
@@ -43,14 +37,91 @@ from turnscript.core.conversation import (
     Opaque,
     Part,
     Refusal,
+    Response,
     Text,
     Thinking,
     ToolCall,
 )
-from turnscript.core.finish_reasons import CALLED, STOP
-from turnscript.core.json_text import Json, is_object, json_string, plain
+from turnscript.core.errors import InvalidRequest
+from turnscript.core.finish_reasons import CALLED, FILTERED, STOP
+from turnscript.core.json_text import Json, is_object, json_string, plain, read_object
+from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.source_paths import says_nothing
 from turnscript.core.wire import Reader, Wire
+
+ORIGIN = "openai-chat"
+COUNTS = Counts("prompt_tokens", "completion_tokens")
+
+LEGACY_CALL = "function_call"
+REASONING = "reasoning"
+"""The second name for thoughts: where one stood, an answer of this API has it again."""
+COMPLETE = frozenset({STOP, CALLED})
+"""Reasons with which nothing was cut off."""
+
+
+# Objects. A whole message and a delta are of one shape, but for the places of calls.
+
+
+class PieceOfFunction(Wire):
+    name: str | UnsetType | None = UNSET
+    arguments: str | UnsetType | None = UNSET
+
+
+class PieceOfCustom(Wire):
+    name: str | UnsetType | None = UNSET
+    input: str | UnsetType | None = UNSET
+
+
+class PieceOfCall(Wire):
+    index: int | UnsetType | None = UNSET
+    id: str | UnsetType | None = UNSET
+    type: str | UnsetType | None = UNSET
+    function: PieceOfFunction | UnsetType | None = UNSET
+    custom: PieceOfCustom | UnsetType | None = UNSET
+
+
+class Piece(Wire):
+    """A message, or a delta of one."""
+
+    role: Json | UnsetType = UNSET
+    content: Content | UnsetType = UNSET
+    refusal: str | UnsetType | None = UNSET
+    tool_calls: list[PieceOfCall] | UnsetType | None = UNSET
+    function_call: PieceOfFunction | UnsetType | None = UNSET
+    reasoning_content: str | UnsetType | None = UNSET
+    reasoning: Json | UnsetType = UNSET
+    annotations: Json | UnsetType = UNSET
+    audio: Json | UnsetType = UNSET
+
+
+class Choice(Wire):
+    """A choice of a whole answer (`message`) or of a chunk (`delta`)."""
+
+    index: int | UnsetType | None = UNSET
+    message: Piece | UnsetType | None = UNSET
+    delta: Piece | UnsetType | None = UNSET
+    finish_reason: str | UnsetType | None = UNSET
+    logprobs: Json | UnsetType = UNSET
+    stop_reason: Json | UnsetType = UNSET
+    matched_stop: Json | UnsetType = UNSET
+
+
+class Answer(Wire):
+    """A whole answer, or a chunk of one."""
+
+    id: str | UnsetType | None = UNSET
+    object: Json | UnsetType = UNSET
+    created: Json | UnsetType = UNSET
+    model: str | UnsetType | None = UNSET
+    choices: list[Choice] | UnsetType | None = UNSET
+    usage: Json | UnsetType = UNSET
+    error: Json | UnsetType = UNSET
+    system_fingerprint: Json | UnsetType = UNSET
+    service_tier: Json | UnsetType = UNSET
+    obfuscation: Json | UnsetType = UNSET
+
+
+# Parts.
 
 _MESSAGE = "$.choices[0].message"
 
@@ -506,6 +577,36 @@ class Assembly(ChoiceAnswer):
                 self._lanes.add("refusal", part.text)
             else:
                 self._lanes.add_part(part)
+
+
+def read_response(source: Source) -> Response:
+    """A whole answer. Raises InvalidRequest for what is none, UpstreamError for an error."""
+    assembly = Assembly(is_whole=True)
+    answer = assembly.checked(Json(body_bytes(source)))
+    for index, choice in enumerate(answer.choices):
+        choice.index = choice.index or index
+        if not (index or choice.message or choice.finish_reason == FILTERED):  # of which Azure leaves no message
+            raise InvalidRequest("required, but missing; expected a message", path="$.choices[0].message")
+    answer.choices[0].index = 0
+    assembly.add(answer)
+    assembly.finish()
+    response = assembly.response()
+    if assembly.twice:
+        next(item for item in response.items if isinstance(item, Thinking)).hints = Hints(slot=BOTH)
+    message = answer.choices[0].message
+    if isinstance(message, Piece) and (message.content is None or message.content is UNSET):
+        _note_null(response)
+    return response
+
+
+def _note_null(response: Response) -> None:
+    """The message has no text, not even an empty one: that is kept where something else of it is."""
+    items = response.items
+    if all(isinstance(item, Thinking) for item in items) and (items or "choices" in response.extra):
+        choice = read_object(response.extra.get("choices", b"{}"))
+        message = read_object(choice["message"]) if "message" in choice else {}
+        message["content"] = Json(b"null")
+        response.extra["choices"] = leftover(choice | {"message": leftover(message)})
 
 
 def _no_sound(name: str, value: Json) -> bool:

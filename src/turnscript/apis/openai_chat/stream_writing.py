@@ -18,10 +18,10 @@ from itertools import chain
 from msgspec.structs import replace
 
 from turnscript.apis.api import Api, Body, Reply, merge
-from turnscript.apis.openai_chat.answer import COUNTS, LEGACY_CALL
 from turnscript.apis.openai_chat.content import is_within, piece
 from turnscript.apis.openai_chat.options import TIERS
 from turnscript.apis.openai_chat.response import OBJECTS, Message
+from turnscript.apis.openai_chat.stream_reading import COUNTS, LEGACY_CALL
 from turnscript.apis.shared.answers import CHANGED, came_to_nothing, index_of, is_whole
 from turnscript.apis.shared.chunk_streams import ChoiceWriter, encoded, lose_stop
 from turnscript.core.conversation import Assistant, Item, Refusal, Request, Response, Text, Thinking, ToolCall
