@@ -51,36 +51,10 @@ from turnscript.core.message_groups import slot_of
 from turnscript.core.source_paths import not_here, part_path
 from turnscript.core.validation import text_only
 
-# Why it ended.
-
-
-def finish_word(rendering: Rendering, reason: str | None, called: bool, legacy: bool) -> str:
-    """Why the answer ended, in this API's words. `called`: a call was written; `legacy`: as `function_call`."""
-    if reason is None:
-        word = CALLED if called else STOP
-        rendering.lose("$.finish_reason", "invented", f"nobody said why the answer ended: {word}")
-    else:
-        word = plain_reason(rendering, reason)
-    if word == CALLED and not called:
-        rendering.lose("$.finish_reason", "approximated", "there is no call: said as the end")
-        return STOP
-    return LEGACY_CALL if word == CALLED and legacy else word
-
-
-def cut_word(rendering: Rendering, word: str) -> str:
-    """The same where a call that was told is not whole: then it is no good end."""
-    if word not in COMPLETE and word != LEGACY_CALL:
-        return word
-    rendering.lose("$.finish_reason", "approximated", f"{LENGTH!r}, because {CUT_CALL}")
-    return LENGTH
-
 
 def is_legacy(request: Request) -> bool:
     """Whether the client knows calls only in their deprecated form: it offered `functions` and no tools."""
     return bool(request.tools) and all(tool.hints.get("slot") == "functions" for tool in request.tools)
-
-
-# The message.
 
 
 OBJECTS = ("chat.completion", "chat.completion.chunk")
@@ -117,7 +91,7 @@ class Order:
 
     def end(self, word: str) -> None:
         """Report calls that nobody will take for whole, because the answer ended early."""
-        if word in COMPLETE or word == LEGACY_CALL:
+        if word in COMPLETE:
             return
         for at in [*self._broken, *([self._last] if self._last else [])]:
             self._rendering.lose(at, "approximated", "who reads this must take the call for one that was cut off")
@@ -199,11 +173,19 @@ class Message:
                 said += value if isinstance(value, list) else [value]
 
     def end(self, rendering: Rendering, reason: str | None) -> str:
-        """Return why the answer ended, as this API says it, and report what that makes of the calls."""
-        word = finish_word(rendering, reason, bool(self.calls), self.legacy)
-        word = cut_word(rendering, word) if self.cut else word
+        """Return why the answer ended, in this API's words, and report what that makes of the calls. With a call that
+        was told and is not whole it is no good end."""
+        word = plain_reason(rendering, reason) if reason is not None else CALLED if self.calls else STOP
+        if reason is None:
+            rendering.lose("$.finish_reason", "invented", f"nobody said why the answer ended: {word}")
+        if word == CALLED and not self.calls:
+            rendering.lose("$.finish_reason", "approximated", "there is no call: said as the end")
+            word = STOP
+        if self.cut and word in COMPLETE:
+            rendering.lose("$.finish_reason", "approximated", f"{LENGTH!r}, because {CUT_CALL}")
+            word = LENGTH
         self.order.end(word)
-        return word
+        return LEGACY_CALL if word == CALLED and self.legacy else word
 
     def body(self) -> Body:
         """Return the whole message."""
