@@ -25,6 +25,7 @@ from msgspec import Raw as RawJson
 from msgspec.structs import replace
 
 from turnscript.apis.serving import Serving
+from turnscript.core import source_paths
 from turnscript.core.conversation import (
     Assistant,
     Conversation,
@@ -44,9 +45,8 @@ from turnscript.core.json_patch import are_equal, difference, patched
 from turnscript.core.json_spelling import objects_in_one_spelling
 from turnscript.core.json_text import NULL, Json, plain, read_object
 from turnscript.core.losses import Loss, LossKind
-from turnscript.core.message_groups import only_opened
+from turnscript.core.message_groups import attribute_losses, only_opened
 from turnscript.core.payloads import Rendered, Source, body_bytes
-from turnscript.core.source_paths import Nameless, Runs, Slices, Unnamed, Words, at_source, member_path
 from turnscript.core.validation import MISTAKES, check_words, refuse_mistakes
 from turnscript.core.wire import Reader, Rest, mismatch
 
@@ -135,6 +135,7 @@ class Rendering:
     __slots__ = (
         "_nameless",
         "_unnamed",
+        "_unplaced",
         "begun",
         "extra",
         "flags",
@@ -148,12 +149,10 @@ class Rendering:
         "target",
     )
 
-    def __init__(
-        self, request: Request, api: Api, profile: str, flags: Mapping[str, str], slices: Slices | None = None
-    ) -> None:
+    def __init__(self, request: Request, api: Api, profile: str, flags: Mapping[str, str]) -> None:
         self.request = request
         self.begun = False
-        self.slices = slices
+        self.slices: source_paths.Slices | None = None
         self.extra = request.extra
         self.target = api.name
         self.origin = api.origin
@@ -162,10 +161,11 @@ class Rendering:
         self.profile = profile
         self.flags = flags
         self.losses: list[Loss] = []
-        self._unnamed = Unnamed(api.name, request)
-        self._nameless = Nameless(api.name, api.words)
+        self._unnamed = source_paths.Unnamed(api.name, request)
+        self._nameless = source_paths.Nameless(api.name, api.words)
+        self._unplaced = api.unplaced
 
-    def runs(self, items: Sequence[Item]) -> Runs:
+    def runs(self, items: Sequence[Item]) -> source_paths.Runs:
         """Yield items in runs: each with the slice of the body that they came from, if that says them, else None."""
         if self.slices is not None:
             yield from self.slices.runs(items)
@@ -193,9 +193,14 @@ class Rendering:
             if all(loss.path != self.request.paths.get(key, f"$.{key}") for loss in self.losses):  # of one member
                 self.lose_setting(key, "dropped", detail)
 
-    def lose_member(self, at: str, member: str, kind: LossKind, detail: str) -> None:
-        """Report a difference in a member of the part or item at `at`, as the model calls it (`image.detail`)."""
-        self.lose(member_path(self.request, at, member), kind, detail)
+    def lose_member(self, thing: Struct, field: str, kind: LossKind, detail: str, at: str = "") -> None:
+        """Report a difference in a field of an item, or of what stood at a path."""
+        self.lose(source_paths.member_path(self.request.words, thing, at, field), kind, detail)
+
+    def lose_unplaced(self, thing: Struct, at: str = "") -> None:
+        """Report all that an item says and that has no place here, or a part, a tool or a setting from a path."""
+        for field, kind, detail in self._unplaced.said_by(thing):
+            self.lose_member(thing, field, kind, detail, at)
 
     def lose_file_id(self, at: str) -> None:
         """Report the id of a file that another provider gave. The origins of a provider's APIs begin alike."""
@@ -207,9 +212,8 @@ class Rendering:
         """Report that a last item is not finished, which no API can say but of an answer."""
         last = self.request.items[-1] if self.request.items else None
         if last is not None and last.open and not isinstance(last, Assistant):
-            at = last.at or f"items[{len(self.request.items) - 1}]"
             kind = last.kind.replace("_", " ")
-            self.lose(at, "approximated", f"an unfinished {kind} is written as a finished one")
+            self.lose(last.at, "approximated", f"an unfinished {kind} is written as a finished one")
 
     def put_extra(self, body: Body, extra: Extra, at: str, shared: Container[str] = ()) -> None:
         """Write unnamed members into `body` where they came from, or report each when the target is another API.
@@ -229,10 +233,12 @@ class Rendering:
             else:
                 self._unnamed.lose(key, value, at, self.losses)
 
-    def put_envelope(self, message: Body, item: Item, at: str, named: bool = False) -> None:
+    def put_envelope(self, message: Body, item: Item, *, named: bool = False) -> None:
         """Write the unnamed members of the message around an item. `named`: it may have a name, which a transcript
         gives a turn without a text, too. That of another message written as one with it stays."""
-        envelope = item.hints.envelope if item.hints is not None else {}
+        if item.hints is None or not item.hints.envelope:
+            return
+        envelope, at = item.hints.envelope, source_paths.message_path(item.at)
         if self.request.origin is None and "name" in envelope:
             name = plain(envelope["name"])
             named = named and isinstance(name, str)
@@ -240,8 +246,7 @@ class Rendering:
                 detail = "one message has one name" if named else f"{self.target} has no name for such a turn"
                 self.lose(f"{at}.name", "dropped", detail)
             envelope = {key: value for key, value in envelope.items() if key != "name"}
-        if envelope:
-            self.put_extra(message, envelope, at)
+        self.put_extra(message, envelope, at)
 
 
 # The contract.
@@ -356,8 +361,9 @@ class Api(ABC):
     request. `flags` maps the names of render options to their allowed values, default first. `typed` gives the wire
     types of large members, which are then decoded together with the body in one pass; `read` must take them as JSON
     too, because a body with any odd member is read in two. `serving`: what a server of it does beside answering.
-    `words`: what members of the model are called in its bodies, where that is something else. `signs`: members that
-    only its request bodies have, and how surely, and `answer_signs` those of its answers and their events.
+    `words`: what members of the model are called in its bodies, where that is something else. `unplaced`: fields of the
+    model that its bodies have no member for. `signs`: members that only its request bodies have, and how surely, and
+    `answer_signs` those of its answers and their events.
     `has_objects`: the arguments of a call are an object there, and no text.
     """
 
@@ -371,7 +377,8 @@ class Api(ABC):
     flags: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     options: ClassVar[Sequence[Option]]
     typed: ClassVar[Mapping[str, Any]] = {}
-    words: ClassVar[Words] = {}
+    words: ClassVar[source_paths.Words] = {}
+    unplaced: ClassVar[source_paths.Unplaced] = source_paths.Unplaced({})
     signs: ClassVar[Mapping[str, int]] = {}
     answer_signs: ClassVar[Mapping[str, int]] = {}
     has_objects: ClassVar[bool] = False
@@ -482,7 +489,7 @@ class Api(ABC):
             for key in request.archived:
                 rendering.lose(f"$.{key}", "dropped", "only an archive has a place for this")
             rendering.losses += attribute_losses(request.items)
-            losses = at_source(request, rendering.losses)
+            losses = source_paths.at_source(request, rendering.losses)
         except MISTAKES:
             refuse_mistakes(request=request)
             raise
@@ -566,8 +573,10 @@ class Api(ABC):
                 raise UnknownName(f"value for {name} of {self.name}", value, self.flags[name])
         request.locate()
         arranged = self._defaults | flags if flags else self._defaults  # type: ignore[operator]
-        as_it_came = request.source is not None and request.origin == self.origin and profile == OFFICIAL and not flags
-        return Rendering(request, self, profile, arranged, self._slices(request) if as_it_came else None)
+        rendering = Rendering(request, self, profile, arranged)
+        if request.source is not None and request.origin == self.origin and profile == OFFICIAL and not flags:
+            rendering.slices = self._slices(request)
+        return rendering
 
     def write_options(self, body: Body, rendering: Rendering) -> None:
         """Write every setting that this API knows, and report the others."""
@@ -612,7 +621,7 @@ class Api(ABC):
                 setattr(folded.settings, field, said)
         return folded
 
-    def _slices(self, request: Request, *, whole: bool = True) -> Slices:
+    def _slices(self, request: Request, *, whole: bool = True) -> source_paths.Slices:
         """Read the body again that a request came from. `whole`: what it says of the conversation is asked for, too."""
         source = request.source
         assert source is not None
@@ -621,9 +630,9 @@ class Api(ABC):
         if whole and not source.is_partial:
             self.read(unread, said)
         self.read_options(unread, said)
-        return Slices(said, members, source.places)
+        return source_paths.Slices(said, members, source.places)
 
-    def _patch(self, request: Request, slices: Slices | None) -> Json | None:
+    def _patch(self, request: Request, slices: source_paths.Slices | None) -> Json | None:
         """Return how the conversation as it came differs from the one that is written."""
         assert slices is not None
         written = self._written(request)
@@ -667,17 +676,6 @@ class Api(ABC):
             said = getattr(typed, field)
             if said is not None:
                 setattr(request.settings, field, said)
-
-
-def attribute_losses(items: Iterable[Item]) -> list[Loss]:
-    """Return a loss for each attribute of a transcript's tags that no format names: a body has no tags."""
-    detail = "a body has no place for the attributes of a tag"
-    return [
-        Loss(f"{item.at}.{key}", "dropped", detail)
-        for item in items
-        if item.hints is not None
-        for key in item.hints.attributes
-    ]
 
 
 def merge(body: Body, extra: Extra) -> None:

@@ -443,11 +443,9 @@ class Request(Comparable, Struct, eq=False, kw_only=True, gc=False):
 
     def locate(self) -> None:
         """Give items that were built by hand their place (`items[3]`), so that a message to people can name it."""
-        items = self.conversation.items
-        if items and not (items[0].at.startswith("$") and items[-1].at.startswith("$")):
-            for index, item in enumerate(items):
-                if not item.at or item.at.startswith("items["):
-                    item.at = f"items[{index}]"
+        for index, item in enumerate(self.conversation.items):
+            if not item.at or item.at.startswith("items["):
+                item.at = f"items[{index}]"
 
 
 class Usage(Struct, gc=False):

@@ -81,10 +81,10 @@ class ToolWriter:
         self.rendering = rendering
         self._allowed: set[str] = set()
 
-    def write(self, changes: Sequence[tuple[ToolsChange, str]]) -> list[Body]:
+    def write(self, changes: Sequence[ToolsChange]) -> list[Body]:
         """All definitions, those that came later in the conversation included."""
         tools = self.rendering.request.tools
-        self._allowed = self._names_allowed([*tools, *(tool for change, _ in changes for tool in change.added)])
+        self._allowed = self._names_allowed([*tools, *(tool for change in changes for tool in change.added)])
         written: list[Body] = []
         for index, tool in enumerate(tools):
             at = f"$.tools[{index}]"
@@ -96,8 +96,8 @@ class ToolWriter:
                 written += self._one(tool, at)
         if changes:
             names = {tool.name for tool in tools if tool.name is not None}
-            for change, place in changes:
-                written += self._change(change, place, names)
+            for change in changes:
+                written += self._change(change, names)
         return written
 
     def _names_allowed(self, tools: Sequence[Tool]) -> set[str]:
@@ -117,8 +117,8 @@ class ToolWriter:
         self.rendering.lose(at, "dropped", "tool_choice allows only other tools, and there is no such choice here")
         return True
 
-    def _change(self, change: ToolsChange, place: str, names: set[str]) -> Iterator[Body]:
-        lose = self.rendering.lose
+    def _change(self, change: ToolsChange, names: set[str]) -> Iterator[Body]:
+        lose, place = self.rendering.lose, change.at
         for index, tool in enumerate(change.added):
             at = f"{place}.tools[{index}]"
             if tool.name in names:

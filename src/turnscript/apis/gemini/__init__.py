@@ -33,7 +33,7 @@ from turnscript.apis.gemini.answers import (
     error_bytes,
     write_response,
 )
-from turnscript.apis.gemini.contents import Writer, read_contents, read_system
+from turnscript.apis.gemini.contents import UNPLACED, Writer, read_contents, read_system
 from turnscript.apis.gemini.objects import ORIGIN, WORDS, is_list, is_object, respelled
 from turnscript.apis.gemini.options import OPTIONS, read_tools, write_tools
 from turnscript.apis.serving import ModelCard, PathForm, Serving, unasked
@@ -100,6 +100,7 @@ class Gemini(Api):
     serving = SERVING
     options: ClassVar[Sequence[Option]] = OPTIONS
     words = WORDS
+    unplaced = UNPLACED
     signs: ClassVar[Mapping[str, int]] = {"contents": 2}
     answer_signs: ClassVar[Mapping[str, int]] = {"candidates": 2, "promptFeedback": 2, "usageMetadata": 1}
     has_objects = True

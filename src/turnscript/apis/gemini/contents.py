@@ -26,9 +26,12 @@ from turnscript.core.conversation import (
     Part,
     Raw,
     Refusal,
+    ResponseFormat,
     System,
     Text,
     Thinking,
+    ThinkingMode,
+    Tool,
     ToolCall,
     ToolResult,
     ToolsChange,
@@ -40,7 +43,7 @@ from turnscript.core.json_text import NULL, Json, read_list, read_object, safe_j
 from turnscript.core.json_text import is_object as is_object_text
 from turnscript.core.message_groups import group, hints, mark_turns, slot_of
 from turnscript.core.signatures import VERSION
-from turnscript.core.source_paths import message_path, part_path
+from turnscript.core.source_paths import Unplaced, part_path
 from turnscript.core.validation import kind_of, text_only
 from turnscript.core.wire import mismatch, missing
 
@@ -266,8 +269,32 @@ def _wrapped(signature: str) -> str:
 # Writing.
 
 
-_CALLED = {"redacted": "data", "encrypted": "encrypted_content", "item_id": "id"}
-"""Names members of items that have no place here as other APIs call them."""
+def _without_place(*fields: str) -> dict[str, str]:
+    return {field: f"a part has no {field} here" for field in fields}
+
+
+_NAMED = _without_place("name", "id")
+UNPLACED = Unplaced(
+    {
+        System: {"role": ("renamed", "{!r} is no role here"), **_NAMED},
+        User: _NAMED,
+        Assistant: {**_NAMED, **_without_place("phase")},
+        Thinking: {
+            **_without_place("redacted", "encrypted", "id"),
+            "of": ("approximated", "{!r} becomes ordinary thinking"),
+        },
+        ToolCall: _without_place("item_id"),
+        ToolResult: {
+            "custom": ("approximated", "the result of a function: there are no free-text tools here"),
+            **_without_place("item_id"),
+        },
+        Image: {"detail": "a picture has no detail level here"},
+        Document: {"title": "a file has no title here", "context": "a file has no context here"},
+        Tool: {"strict": "no function is strict here: a choice of tools may be VALIDATED"},
+        ResponseFormat: dict.fromkeys(("name", "strict", "description"), "only the schema has a place here"),
+        ThinkingMode: {"display": "how thinking is shown cannot be said here"},
+    }
+)
 
 
 class Writer:
@@ -280,15 +307,6 @@ class Writer:
         self.items = items
         self.changes: list[ToolsChange] = []
         self._called: dict[int, str] | None = None  # what the call that a result answers is called
-
-    def lose(self, item: Item, member: str, detail: str) -> None:
-        """Report a field that has no place here."""
-        self.rendering.lose(f"{item.at}.{member}", "dropped", detail)
-
-    def _unheld(self, item: Item, *members: str) -> None:
-        for member in members:
-            if getattr(item, member) not in (None, False):
-                self.lose(item, _CALLED.get(member, member), f"a part has no {member} here")
 
     # A request.
 
@@ -321,16 +339,13 @@ class Writer:
         for item in items:
             if len(items) > 1:
                 self.rendering.lose(item.at, "approximated", "joined with the other instructions")
-            if item.role != "system":
-                self.rendering.lose(f"{item.at}.role", "renamed", f"{item.role!r} is no role here")
-            self._unheld(item, "name", "id")
+            self.rendering.lose_unplaced(item)
             before = len(parts)
             self._speech(item, parts, held=(Text, Refusal))
             if len(parts) == before and not self.native:
                 self.rendering.lose(item.at, "dropped", "instructions without a text are nothing here")
             self.rendering.put_extra(instruction, item.extra, item.at)
-            if item.hints is not None and item.hints.envelope:
-                self.rendering.put_envelope(instruction, item, message_path(item.at))
+            self.rendering.put_envelope(instruction, item)
             if self.native and slot_of(item):
                 instruction["role"] = None if slot_of(item) == "null" else slot_of(item)
         if parts or self.native:
@@ -354,8 +369,7 @@ class Writer:
             before = len(parts)
             self.parts(item, parts)
             moved = isinstance(item, ToolResult) and len(parts) > before + 1
-            if item.hints is not None and item.hints.envelope:
-                self.rendering.put_envelope(content, item, message_path(item.at))
+            self.rendering.put_envelope(content, item)
         if not parts:
             return None
         return content
@@ -371,7 +385,7 @@ class Writer:
     def parts(self, item: Item, parts: list[Any]) -> None:
         """Append the parts that an item is."""
         if isinstance(item, User | Assistant):
-            self._unheld(item, "name", "id", *(("phase",) if isinstance(item, Assistant) else ()))
+            self.rendering.lose_unplaced(item)
             before = len(parts)
             self._speech(item, parts)
             if len(parts) == before and not item.content:
@@ -417,8 +431,7 @@ class Writer:
         return self._text(Text(text=part.text), at)
 
     def _image(self, part: Image, at: str) -> Body | None:
-        if part.detail is not None:
-            self.rendering.lose_member(at, "image.detail", "dropped", "a picture has no detail level here")
+        self.rendering.lose_unplaced(part, at)
         return self._media(part, at, "image/png")
 
     def _audio(self, part: Audio, at: str) -> Body | None:
@@ -430,9 +443,7 @@ class Writer:
         return {"inlineData": {"mimeType": f"audio/{part.format}", "data": part.data}}
 
     def _document(self, part: Document, at: str) -> Body | None:
-        for name in ("title", "context"):
-            if getattr(part, name) is not None:
-                self.rendering.lose_member(at, f"document.{name}", "dropped", f"a file has no {name} here")
+        self.rendering.lose_unplaced(part, at)
         if part.text is not None:
             self.rendering.lose(at, "approximated", "a plain text document is written as a text part")
             return self._text(Text(text=part.text), at)
@@ -455,7 +466,7 @@ class Writer:
         named = {} if name is None else {"displayName": name}
         if data is None:
             if named:
-                self.rendering.lose_member(at, "document.filename", "renamed", "a file has a displayName here")
+                self.rendering.lose_member(part, "filename", "renamed", "a file has a displayName here", at)
             return {"fileData": {**self._type_of_url(part, at, url or ""), "fileUri": url, **named}}
         if mime is None or (not mime and not self.native):
             self.rendering.lose(at, "invented", f"no media type is given: {usual!r}")
@@ -494,7 +505,7 @@ class Writer:
         own = self.rendering.proved or self.rendering.request.origin is None
         proof = item.seal or (item.signature if own else None)
         if item.signature is not None and proof is None:
-            self.lose(item, "signature", "only the API that made it can read it")
+            self.rendering.lose_member(item, "signature", "dropped", "only the API that made it can read it")
         if not any(texts) and proof is None and not self.native:
             self.rendering.lose(item.at, "dropped", "a thought without text is nothing here")
             return
@@ -505,24 +516,22 @@ class Writer:
         parts.append(written)
 
     def _foreign_thought(self, item: Thinking, texts: list[str]) -> list[str]:
-        self._unheld(item, "redacted", "encrypted", "id")
-        if item.of != "reason":
-            self.rendering.lose(item.at, "approximated", f"{item.of!r} becomes ordinary thinking")
+        self.rendering.lose_unplaced(item)
         if len(item.content) > 1 or len(item.content) != len(texts):
             self.rendering.lose(item.at, "approximated", "its parts become one text")
         if not item.summary:
             return texts
         if any(texts):
-            self.lose(item, "summary", "a thought has its text or a summary here, not both")
+            self.rendering.lose_member(item, "summary", "dropped", "a thought has its text or a summary here, not both")
             return texts
-        self.rendering.lose(f"{item.at}.summary", "approximated", "the summary stands for the thought")
+        self.rendering.lose_member(item, "summary", "approximated", "the summary stands for the thought")
         return ["\n\n".join([part.text for part in item.summary if isinstance(part, Text)])]
 
     def _call(self, item: ToolCall, parts: list[Any]) -> None:
         call: Body = {"name": self._name(item, item.name), "args": self._arguments(item)}
         if item.id is not None:
             call["id"] = item.id
-        self._unheld(item, "item_id")
+        self.rendering.lose_unplaced(item)
         self._put(item, parts, {"functionCall": call})
 
     def _put(self, item: Item, parts: list[Any], written: Body) -> None:
@@ -542,26 +551,24 @@ class Writer:
     def _name(self, item: ToolCall | ToolResult, name: str) -> str:
         if item.namespace is None:
             return name
-        self.rendering.lose(f"{item.at}.namespace", "renamed", "tools have no namespaces here: it begins the name")
+        self.rendering.lose_member(item, "namespace", "renamed", "tools have no namespaces here: it begins the name")
         return f"{item.namespace}__{name}"
 
     def _result(self, item: ToolResult, parts: list[Any]) -> None:
         name = self._name_of_call(item) if not self.native or item.name is None else None
         if name is not None and item.name is not None and item.name != name:
-            self.lose(item, "name", "a result has the name of its call here")
+            self.rendering.lose_member(item, "name", "dropped", "a result has the name of its call here")
         elif name is None and item.name is not None:
             name = self._name(item, item.name)
         if name is None:
             name = item.id or "tool"
             self.rendering.lose(item.at, "invented", f"a result says the name of its tool here: {name!r}")
         if item.namespace is not None and not name.startswith(f"{item.namespace}__"):
-            self.lose(item, "namespace", "a result has the name of its call here")
+            self.rendering.lose_member(item, "namespace", "dropped", "a result has the name of its call here")
         result: Body = {"name": name, "response": self._response(item)}
         if item.id is not None:
             result["id"] = item.id
-        if item.custom:
-            self.rendering.lose(item.at, "approximated", "the result of a function: there are no free-text tools here")
-        self._unheld(item, "item_id")
+        self.rendering.lose_unplaced(item)
         self._put(item, parts, {"functionResponse": result})
         for index, part in enumerate(item.content):
             if isinstance(part, Image | Audio | Document) and readable(part) is None:
@@ -594,7 +601,7 @@ class Writer:
         if item.status == "error":
             return {"error": text}
         if item.status is not None:
-            self.rendering.lose_member(item.at, "tool_result.status", "dropped", "a result says here that it failed")
+            self.rendering.lose_member(item, "status", "dropped", "a result says here that it failed")
         if not _is_bare(text):
             return {"output": text}
         if said_in(Json(text.encode())) != (text, None):

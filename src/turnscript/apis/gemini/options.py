@@ -107,9 +107,7 @@ def _written_format(rendering: Rendering) -> Body:
         return {}
     path = request.paths.get("response_format", "$.response_format")
     rendering.put_extra({}, wanted.extra, path)
-    for name in ("name", "strict", "description"):
-        if getattr(wanted, name) is not None:
-            rendering.lose(f"{path}.{name}", "dropped", "only the schema has a place here")
+    rendering.lose_unplaced(wanted, path)
     if wanted.type == "text":
         return {"responseMimeType": _TEXT}
     if wanted.type == "json_object":
@@ -180,8 +178,7 @@ def _written_thinking(rendering: Rendering) -> Body:
         return body
     path = rendering.request.paths.get("thinking", "$.thinking")
     rendering.put_extra({}, thinking.extra, path)
-    if thinking.display is not None:
-        rendering.lose(f"{path}.display", "dropped", "how thinking is shown cannot be said here")
+    rendering.lose_unplaced(thinking, path)
     body["thinkingBudget"] = _BUDGETS.get(thinking.mode, -1) if thinking.budget is None else thinking.budget
     known = thinking.mode in _BUDGETS if thinking.budget is None else thinking.mode == "enabled" and thinking.budget > 0
     if not known:
@@ -418,8 +415,7 @@ def _function(rendering: Rendering, tool: Tool, at: str, prefix: str) -> Body:
         body[_DIALECT] = Json(source)
     elif tool.parameters is not None:
         body[_SCHEMA] = tool.parameters
-    if tool.strict is not None:
-        rendering.lose(f"{at}.strict", "dropped", "no function is strict here: a choice of tools may be VALIDATED")
+    rendering.lose_unplaced(tool, at)
     rendering.put_extra(body, tool.extra, at)
     if tool.envelope:
         rendering.put_extra({}, tool.envelope, at)

@@ -269,8 +269,7 @@ def _write_effort(rendering: Rendering) -> Any:
         return effort
     path = rendering.request.paths.get("thinking", "$.thinking")
     rendering.put_extra({}, thinking.extra, path)
-    if thinking.display is not None:
-        rendering.lose(f"{path}.display", "dropped", "how thinking is shown cannot be said here")
+    rendering.lose_unplaced(thinking, path)
     if thinking.mode == "disabled":
         if effort not in (None, "none"):
             rendering.lose_setting("effort", "dropped", "thinking is off, which is itself an effort here")

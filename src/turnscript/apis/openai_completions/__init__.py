@@ -47,9 +47,8 @@ from turnscript.core.errors import InvalidRequest, TurnscriptError
 from turnscript.core.events import fold
 from turnscript.core.json_text import Json, plain, read_list, read_object
 from turnscript.core.losses import Loss
-from turnscript.core.message_groups import envelope_of
 from turnscript.core.payloads import Source, body_bytes
-from turnscript.core.source_paths import content_path, message_path, part_path
+from turnscript.core.source_paths import Unplaced, content_path, part_path
 from turnscript.core.validation import kind_of
 from turnscript.core.wire import Reader
 
@@ -101,6 +100,9 @@ WORDS = {
 }
 """What members of the model are called here, for losses."""
 
+_ALONE = dict.fromkeys(("name", "id"), "a prompt has no such member")
+_ROLE = "there is no role {!r}: written as the system text"
+
 OPTIONS: tuple[Option, ...] = (
     setting("model", "model", str),
     setting("max_tokens", "max_tokens", int),
@@ -138,6 +140,7 @@ class OpenAICompletions(Api):
     serving = Serving(models=model_list, model=model_body, id_prefix="cmpl-", bare=True, unasked=_unasked)
     options: ClassVar[Sequence[Option]] = OPTIONS
     words = WORDS
+    unplaced = Unplaced({System: {"role": ("approximated", _ROLE), **_ALONE}, User: _ALONE})
 
     def read(self, members: dict[str, Json], request: Request) -> None:
         """The prompt, and the system text before it. What is not one text stays with the unnamed members."""
@@ -247,8 +250,7 @@ def _lose_item(rendering: Rendering, item: Item) -> None:
         path = part_path(item, index)
         if not path.startswith(item.at):
             rendering.lose(path, "dropped", missing)
-    for key in envelope_of(item):
-        rendering.lose(f"{message_path(item.at)}.{key}", "dropped", "a prompt has no such member")
+    rendering.put_envelope({}, item)
 
 
 def _texts(rendering: Rendering, item: Item, content: Sequence[Part]) -> list[str]:
@@ -265,14 +267,9 @@ def _texts(rendering: Rendering, item: Item, content: Sequence[Part]) -> list[st
 
 def _lose_members(rendering: Rendering, item: System | User) -> None:
     """Report what a text alone does not say. This API itself gives an item none of these."""
-    if isinstance(item, System) and item.role != "system":
-        rendering.lose(f"{item.at}.role", "approximated", f"there is no role {item.role!r}: written as the system text")
-    for member in ("name", "id"):
-        if getattr(item, member) is not None:
-            rendering.lose(f"{item.at}.{member}", "dropped", "a prompt has no such member")
-    around = message_path(item.at)
-    for path in (*(f"{item.at}.{key}" for key in item.extra), *(f"{around}.{key}" for key in envelope_of(item))):
-        rendering.lose(path, "dropped", "a prompt has no such member")
+    rendering.lose_unplaced(item)
+    rendering.put_extra({}, item.extra, item.at)
+    rendering.put_envelope({}, item)
 
 
 def _is_string(value: Json) -> bool:

@@ -253,8 +253,7 @@ def _effort(rendering: Rendering) -> str | None:
         return effort
     path = rendering.request.paths.get("thinking", "$.thinking")
     rendering.put_extra({}, thinking.extra, path)
-    if thinking.display is not None:
-        rendering.lose(f"{path}.display", "dropped", f"{rendering.target} does not say how thinking is shown")
+    rendering.lose_unplaced(thinking, path)
     if thinking.mode == "disabled":
         if effort is not None and effort != "none":
             rendering.lose_setting("effort", "dropped", "thinking is disabled, which is an effort here")

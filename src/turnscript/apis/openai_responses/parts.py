@@ -26,7 +26,6 @@ from turnscript.apis.openai_responses.objects import (
 from turnscript.core.conversation import Audio, Document, Extra, Image, Item, Part, Raw, Refusal, Text, readable
 from turnscript.core.data_urls import data_url, split_data_url
 from turnscript.core.json_text import json_of, plain
-from turnscript.core.losses import part_path as part_of_message
 from turnscript.core.source_paths import part_path
 from turnscript.core.wire import Verbatim, Wire
 
@@ -142,26 +141,18 @@ _READ: dict[type, Callable[[Any, str], Part]] = {
 
 
 class Place:
-    """Where parts are being written: the rendering, the source path of their item, the text type that belongs there.
+    """Where parts are being written: the rendering, their item, and the text type that belongs there."""
 
-    `nested` says that the item is a block of a message, so that its own content lies below its path. `item`: the item
-    itself, if it knows where it stood.
-    """
+    __slots__ = ("item", "rendering", "usual")
 
-    __slots__ = ("at", "item", "nested", "rendering", "usual")
-
-    def __init__(self, rendering: Rendering, at: str, usual: str, *, nested: bool, item: Item | None = None) -> None:
-        self.item = item
+    def __init__(self, rendering: Rendering, item: Item, usual: str) -> None:
         self.rendering = rendering
-        self.at = at
+        self.item = item
         self.usual = usual
-        self.nested = nested
 
     def path(self, index: int) -> str:
         """The source path of a part."""
-        if self.item is not None:
-            return part_path(self.item, index)
-        return f"{self.at}.content[{index}]" if self.nested else part_of_message(self.at, index)
+        return part_path(self.item, index)
 
 
 def write_parts(place: Place, content: list[Part]) -> list[Any]:
@@ -199,7 +190,7 @@ def _write_image(place: Place, part: Image, index: int) -> Any:
     if part.data is not None:
         body["image_url"] = data_url(_media_type(place, part, index), part.data)
         if part.url is not None:
-            place.rendering.lose(f"{place.path(index)}.url", "dropped", "the image is sent as base64 text")
+            place.rendering.lose_member(part, "url", "dropped", "the image is sent as base64 text", place.path(index))
     elif part.url is not None:
         body["image_url"] = part.url
         if place.rendering.foreign and split_data_url(part.url):
@@ -247,14 +238,13 @@ def _write_document(place: Place, part: Document, index: int) -> Any:
 
 
 def _lose_title(place: Place, part: Document, path: str, body: Body | None) -> None:
-    """A document's title takes the place of a missing file name; its context has none."""
+    """A document's title takes the place of a missing file name."""
     if part.title is not None and body is not None and "filename" not in body:
         body["filename"] = part.title
-        place.rendering.lose(f"{path}.title", "renamed", "the title became the file name")
+        place.rendering.lose_member(part, "title", "renamed", "the title became the file name", path)
     elif part.title is not None:
-        place.rendering.lose(f"{path}.title", "dropped", "an input_file has no title")
-    if part.context is not None:
-        place.rendering.lose(f"{path}.context", "dropped", "an input_file has no context")
+        place.rendering.lose_member(part, "title", "dropped", "an input_file has no title", path)
+    place.rendering.lose_unplaced(part, path)
 
 
 def _write_text_document(place: Place, part: Document, index: int) -> Any:
@@ -262,7 +252,7 @@ def _write_text_document(place: Place, part: Document, index: int) -> Any:
     body: Body = {"type": place.usual, "text": part.text}
     place.rendering.lose(path, "approximated", "a document of plain text became a text part")
     if part.filename is not None:
-        place.rendering.lose_member(path, "document.filename", "dropped", "a text part has no file name")
+        place.rendering.lose_member(part, "filename", "dropped", "a text part has no file name", path)
     _lose_title(place, part, path, None)
     place.rendering.put_extra(body, part.extra, path)
     return body
@@ -277,7 +267,7 @@ def _write_audio(place: Place, part: Audio, index: int) -> Any:
         place.rendering.lose(place.path(index), "dropped", "audio that only an id of an earlier answer gives")
         return None
     if part.id is not None:
-        place.rendering.lose(f"{place.path(index)}.id", "dropped", "the sound itself is sent")
+        place.rendering.lose_member(part, "id", "dropped", "the sound itself is sent", place.path(index))
     audio: Body = {"data": part.data}
     if part.format is not None:
         audio["format"] = part.format
