@@ -126,9 +126,8 @@ class Gemini(Api):
         """Instructions, contents and tools."""
         writer = Writer(rendering, rendering.request.items)
         writer.write(body)
-        if not writer.native:
-            rendering.lose_end()
-        write_tools(body, writer)
+        rendering.lose_end()
+        write_tools(body, rendering, writer.changes)
 
     def parse_response(self, body: Source) -> Response:
         """A whole answer, of several candidates the first; or a stream that is an array."""

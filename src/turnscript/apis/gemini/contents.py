@@ -41,7 +41,7 @@ from turnscript.core.conversation import (
 from turnscript.core.data_urls import is_data_url, split_data_url
 from turnscript.core.json_text import NULL, Json, read_list, read_object, safe_json_string
 from turnscript.core.json_text import is_object as is_object_text
-from turnscript.core.message_groups import group, hints, mark_turns, slot_of
+from turnscript.core.message_groups import group, hints, mark_turns
 from turnscript.core.signatures import VERSION
 from turnscript.core.source_paths import Unplaced, part_path
 from turnscript.core.validation import kind_of, text_only
@@ -61,8 +61,8 @@ DATA = [
 """The members of which a part has one."""
 
 SIGNATURE = "thoughtSignature"
-MODEL, USER, ABSENT = "model", "user", "absent"
-_SIDES = {MODEL: "assistant", USER: "user", "function": "user", ABSENT: "user", "null": "user"}
+MODEL, USER = "model", "user"
+_SIDES = {MODEL: "assistant", USER: "user", "function": "user"}
 JOINS = grouping.JOINS | {
     ("tool_result", "tool_result"),
     ("thinking", "thinking"),
@@ -89,8 +89,8 @@ def read_contents(value: Json | None, items: list[Item]) -> None:
 def read_content(value: Json, at: str) -> list[Item]:
     """The items of a content."""
     members = members_of(value, at)
-    said, parts = members.get("role"), members.get("parts")
-    role = text_in(members, "role") if said is not None and said != NULL else ABSENT if said is None else "null"
+    parts = members.get("parts")
+    role = USER if members.get("role", NULL) == NULL else text_in(members, "role")
     if role not in _SIDES or not is_list(parts):
         return [Opaque(type="content", value=value, at=at)]
     side = _SIDES[role]
@@ -109,8 +109,6 @@ def read_content(value: Json, at: str) -> list[Item]:
     rest = without(members, ("role", "parts"))
     if rest:
         hints(items[0]).envelope = rest
-    if role not in (MODEL, USER):
-        hints(items[0]).slot = role
     return items
 
 
@@ -124,11 +122,8 @@ def read_system(value: Json | None, items: list[Item]) -> bool:
     if not is_list(parts) or (role is None and members.get("role", NULL) != NULL):
         return False
     found = [read_part(part, f"{at}.parts[{index}]", model=None) for index, part in enumerate(read_list(parts))]
-    system = System(content=[part for part in found if isinstance(part, Part)], at=at)
-    if "role" in members:
-        hints(system).slot = role or "null"
-    system.extra = without(members, ("role", "parts"))
-    items.append(system)
+    content = [part for part in found if isinstance(part, Part)]
+    items.append(System(content=content, extra=without(members, ("role", "parts")), at=at))
     return True
 
 
@@ -268,6 +263,9 @@ def _wrapped(signature: str) -> str:
 
 # Writing.
 
+_SILENT = {"text": ""}
+_THOUGHTLESS = {"text": "", "thought": True}
+
 
 def _without_place(*fields: str) -> dict[str, str]:
     return {field: f"a part has no {field} here" for field in fields}
@@ -298,12 +296,12 @@ UNPLACED = Unplaced(
 
 
 class Writer:
-    """Writes the items of a request or of an answer. `native`: they are of this API, so all goes back as it came.
-    `changes`: the changes of tools on the way, for who writes the tools."""
+    """Writes the items of a request or of an answer. `own`: they are of this API, so that what has no name in the model
+    means something here. `changes`: the changes of tools on the way, for who writes the tools."""
 
     def __init__(self, rendering: Rendering, items: Sequence[Item]) -> None:
         self.rendering = rendering
-        self.native = rendering.request.origin == rendering.origin
+        self.own = rendering.request.origin == rendering.origin
         self.items = items
         self.changes: list[ToolsChange] = []
         self._called: dict[int, str] | None = None  # what the call that a result answers is called
@@ -342,13 +340,11 @@ class Writer:
             self.rendering.lose_unplaced(item)
             before = len(parts)
             self._speech(item, parts, held=(Text, Refusal))
-            if len(parts) == before and not self.native:
+            if len(parts) == before:
                 self.rendering.lose(item.at, "dropped", "instructions without a text are nothing here")
             self.rendering.put_extra(instruction, item.extra, item.at)
             self.rendering.put_envelope(instruction, item)
-            if self.native and slot_of(item):
-                instruction["role"] = None if slot_of(item) == "null" else slot_of(item)
-        if parts or self.native:
+        if parts:
             body["systemInstruction"] = instruction
 
     def _content(self, items: Sequence[Item]) -> Any:
@@ -357,11 +353,6 @@ class Writer:
             return self._verbatim(first)
         parts: list[Any] = []
         content: Body = {"role": MODEL if grouping.side_of(first, SIDES) == "assistant" else USER, "parts": parts}
-        slot = slot_of(first) if self.native else ""
-        if slot in ("null", "function"):
-            content["role"] = None if slot == "null" else slot
-        elif slot == ABSENT:
-            del content["role"]
         moved = False  # whether the last part stood in a result
         for item in items:
             if moved and isinstance(item, User):
@@ -375,7 +366,7 @@ class Writer:
         return content
 
     def _verbatim(self, item: Opaque) -> Json | None:
-        if self.native:
+        if self.own:
             return item.value
         self.rendering.lose(item.at, "dropped", f"{item.type}: only the API it came from knows what it is")
         return None
@@ -391,7 +382,7 @@ class Writer:
             if len(parts) == before and not item.content:
                 self.rendering.lose(item.at, "dropped", "a content without parts is nothing here")
             self.rendering.put_extra({}, item.extra, item.at)
-            if item.open and isinstance(item, Assistant) and not self.native:
+            if item.open and isinstance(item, Assistant):
                 self.rendering.lose(item.at, "approximated", "a text to be continued is written as a finished one")
         elif isinstance(item, Thinking):
             self._think(item, parts)
@@ -405,7 +396,7 @@ class Writer:
     def _speech(self, item: System | User | Assistant, parts: list[Any], held: tuple[type, ...] = ()) -> None:
         for index, part in enumerate(item.content):
             at = part_path(item, index)
-            if held and not self.native and not isinstance(part, held) and readable(part) is None:
+            if held and not self.own and not isinstance(part, held) and readable(part) is None:
                 self.rendering.lose(at, "dropped", f"instructions hold no {kind_of(part)} here")
             else:
                 self.part(part, at, parts)
@@ -413,20 +404,17 @@ class Writer:
     def part(self, part: Part, at: str, parts: list[Any]) -> None:
         """Append a part, if it has a form here."""
         written = _WRITERS[type(part)](self, part, at)
-        if isinstance(written, dict) and part.extra:
-            self.rendering.put_extra(written, part.extra, at)
-        elif part.extra:
-            self.rendering.put_extra({}, part.extra, at)
-        if written is not None:
+        if part.extra:
+            self.rendering.put_extra(written if isinstance(written, dict) else {}, part.extra, at)
+        if written == _SILENT:
+            self.rendering.lose(at, "dropped", "an empty text is no part here")
+        elif written is not None:
             parts.append(written)
 
-    def _text(self, part: Text, at: str) -> Body | None:
-        if not part.text and not self.native:
-            self.rendering.lose(at, "dropped", "an empty text is no part here")
-            return None
+    def _text(self, part: Text, at: str) -> Body:
         return {"text": text_only(part.text)}
 
-    def _refusal(self, part: Refusal, at: str) -> Body | None:
+    def _refusal(self, part: Refusal, at: str) -> Body:
         self.rendering.lose(at, "approximated", "a refusal becomes text")
         return self._text(Text(text=part.text), at)
 
@@ -452,7 +440,7 @@ class Writer:
     def _media(self, part: Image | Document, at: str, usual: str) -> Body | None:
         """A picture or a file: the first of its data and its URL that is given."""
         data, url, mime = part.data, part.url, part.media_type
-        apart = split_data_url(url) if url is not None and data is None and not self.native else None
+        apart = split_data_url(url) if url is not None and data is None else None
         if apart is not None:
             self.rendering.lose(at, "approximated", "a data URL is data here")
             (mime, data), url = apart, None
@@ -468,16 +456,16 @@ class Writer:
             if named:
                 self.rendering.lose_member(part, "filename", "renamed", "a file has a displayName here", at)
             return {"fileData": {**self._type_of_url(part, at, url or ""), "fileUri": url, **named}}
-        if mime is None or (not mime and not self.native):
+        if not mime:
             self.rendering.lose(at, "invented", f"no media type is given: {usual!r}")
             mime = usual
-        elif not self.native and _kind_of(mime, data) is not type(part):
+        elif _kind_of(mime, data) is not type(part):
             self.rendering.lose(at, "approximated", f"what has the type {mime!r} is told by that alone here")
         return {"inlineData": {"mimeType": mime, "data": data, **named}}
 
     def _type_of_url(self, part: Image | Document, at: str, url: str) -> Body:
         """The media type of what stands at a URL; a server wants one, and takes a file without one for no picture."""
-        if self.native:
+        if self.own:
             return {}
         mime = part.media_type or mimetypes.guess_type(url)[0]
         if mime is None and isinstance(part, Image):
@@ -489,7 +477,7 @@ class Writer:
         return {} if mime is None else {"mimeType": mime}
 
     def _raw(self, part: Raw, at: str) -> Any:
-        if self.native:
+        if self.own:
             return part.value
         text = readable(part)
         what = "is written as its text" if text else f"there is nothing like {part.type!r} here"
@@ -500,22 +488,21 @@ class Writer:
         texts = [part.text for part in item.content if isinstance(part, Text)]
         for index, part in enumerate(item.content):
             self.rendering.put_extra({}, part.extra, part_path(item, index))
-        if not self.native:
-            texts = self._foreign_thought(item, texts)
+        texts = self._summed(item, texts)
         own = self.rendering.proved or self.rendering.request.origin is None
         proof = item.seal or (item.signature if own else None)
         if item.signature is not None and proof is None:
             self.rendering.lose_member(item, "signature", "dropped", "only the API that made it can read it")
-        if not any(texts) and proof is None and not self.native:
-            self.rendering.lose(item.at, "dropped", "a thought without text is nothing here")
-            return
         written: Body = {"text": "".join(texts), "thought": True}
         if proof is not None:
             written[SIGNATURE] = _wrapped(proof)
         self.rendering.put_extra(written, item.extra, item.at)
-        parts.append(written)
+        if written == _THOUGHTLESS:
+            self.rendering.lose(item.at, "dropped", "a thought without text is nothing here")
+        else:
+            parts.append(written)
 
-    def _foreign_thought(self, item: Thinking, texts: list[str]) -> list[str]:
+    def _summed(self, item: Thinking, texts: list[str]) -> list[str]:
         self.rendering.lose_unplaced(item)
         if len(item.content) > 1 or len(item.content) != len(texts):
             self.rendering.lose(item.at, "approximated", "its parts become one text")
@@ -555,7 +542,7 @@ class Writer:
         return f"{item.namespace}__{name}"
 
     def _result(self, item: ToolResult, parts: list[Any]) -> None:
-        name = self._name_of_call(item) if not self.native or item.name is None else None
+        name = self._name_of_call(item)
         if name is not None and item.name is not None and item.name != name:
             self.rendering.lose_member(item, "name", "dropped", "a result has the name of its call here")
         elif name is None and item.name is not None:

@@ -27,6 +27,7 @@ from turnscript.apis.openai_chat.objects import (
     read_tool,
 )
 from turnscript.apis.openai_chat.writing import Target
+from turnscript.apis.shared.tool_choices import offered_tools
 from turnscript.core.conversation import Extra, Request, Tool
 from turnscript.core.json_text import Json, plain, read_list, read_object
 from turnscript.core.losses import Indexed
@@ -160,7 +161,7 @@ def write_tools(body: Body, target: Target) -> None:
         return
     tools: list[Body] = []
     functions: list[Body] = []
-    for tool, at in _offered(target):
+    for tool, at in offered_tools(rendering, target.changes):
         if target.seed:
             rendering.lose(at, "dropped", "the seed profile has no tool definitions")
         elif tool.hints and target.own and tool.hints.get(_SLOT) == _FUNCTIONS:
@@ -171,31 +172,6 @@ def write_tools(body: Body, target: Target) -> None:
         body["tools"] = tools
     if functions:
         body[_FUNCTIONS] = functions
-
-
-def _offered(target: Target) -> list[tuple[Tool, str]]:
-    """The tools of the request and where they stood, after what changes in the course of the conversation."""
-    offered = [(tool, _TOOLS[index]) for index, tool in enumerate(target.rendering.request.tools)]
-    return _changed(target, offered) if target.changes else offered
-
-
-def _changed(target: Target, offered: list[tuple[Tool, str]]) -> list[tuple[Tool, str]]:
-    kept = dict(enumerate(offered))
-    places: dict[str | None, list[int]] = {}  # a tool without a name cannot be named, so it stays
-    for place, (tool, _) in kept.items():
-        places.setdefault(tool.name, []).append(place)
-    place = len(kept)
-    for item in target.changes:
-        target.rendering.lose(item.at, "moved", "tools cannot change on the way: the tools are those of the end")
-        target.put_rest({}, item)
-        for name in (*item.removed, *(tool.name for tool in item.added if tool.name is not None)):
-            for gone in places.pop(name, ()):
-                target.rendering.lose(kept.pop(gone)[1], "dropped", "removed or replaced in the course of things")
-        for index, tool in enumerate(item.added):
-            kept[place] = (tool, f"{item.at}.tools[{index}]")
-            places.setdefault(tool.name, []).append(place)
-            place += 1
-    return list(kept.values())
 
 
 def _write_tool(rendering: Rendering, tool: Tool, at: str, tools: list[Body], prefix: str = "") -> None:
