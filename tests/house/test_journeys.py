@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-MOST = {"convert": 19, "archive": 25, "prompt": 16, "parse": 15, "command line": 33, "gateway": 81}
+MOST = {"convert": 19, "archive": 25, "prompt": 16, "parse": 15, "command line": 33, "gateway": 80}
 """The most files that each trip enters. They are to be fewer: lower a number with each that it does without."""
 
 

@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from turnscript.apis.serving import Serving
 from turnscript.core import source_paths
+from turnscript.core.call_pairing import call_ids, told
 from turnscript.core.conversation import (
     Assistant,
     Conversation,
@@ -36,6 +37,8 @@ from turnscript.core.conversation import (
     Settings,
     SourceBody,
     Thinking,
+    ToolCall,
+    ToolResult,
     Usage,
 )
 from turnscript.core.error_kinds import fault_of, retry_headers
@@ -133,6 +136,7 @@ class Rendering:
     """
 
     __slots__ = (
+        "_ids",
         "_nameless",
         "_unnamed",
         "_unplaced",
@@ -152,7 +156,8 @@ class Rendering:
     def __init__(self, request: Request, api: Api, profile: str, flags: Mapping[str, str]) -> None:
         self.request = request
         self.begun = False
-        self.slices: source_paths.Slices | None = None
+        self.slices = source_paths.NO_SLICES
+        self._ids: dict[int, str] = {}
         self.extra = request.extra
         self.target = api.name
         self.origin = api.origin
@@ -165,18 +170,23 @@ class Rendering:
         self._nameless = source_paths.Nameless(api.name, api.words)
         self._unplaced = api.unplaced
 
-    def runs(self, items: Sequence[Item]) -> source_paths.Runs:
-        """Yield items in runs: each with the slice of the body that they came from, if that says them, else None."""
-        if self.slices is not None:
-            yield from self.slices.runs(items)
-        elif items:
-            yield None, items
+    def call_id(self, item: ToolCall | ToolResult) -> str:
+        """The id of a call or of a result, or a generated one (requirements D-X-7)."""
+        if item.id is not None:
+            return item.id
+        if not self._ids:
+            items = self.request.items
+            self._ids = {id(items[index]): found for index, found in call_ids(items).items()}
+        return self._ids[id(item)]
 
-    def kept_tools(self, *keys: str) -> Body | None:
-        """Return the members that hold tools as they came, if they still say all tools of the request."""
-        if self.slices is None or self.slices.said.tools != self.request.tools:
-            return None
-        return {key: self.slices.members[key] for key in keys if key in self.slices.members and key not in self.extra}
+    def told_id(self, item: ToolCall | ToolResult, detail: str = "") -> str:
+        """The same, and what has to be told of one that is generated. In a request of this API it was so before."""
+        found = self.call_id(item)
+        if item.id is None and self.request.origin != self.origin:
+            detail = told(self.request, item, found) or detail
+        if item.id is None and detail:
+            self.lose(item.at, "invented", detail)
+        return found
 
     def lose(self, path: str, kind: LossKind, detail: str) -> None:
         """Report a difference."""
@@ -223,15 +233,14 @@ class Rendering:
         """
         if self.request.origin is None and (at[:1] != "$" or at.startswith("$.tools[")):
             self._nameless.put(body, extra, at, self.losses)
-            return
-        if not self.foreign:
+        elif not self.foreign:
             merge(body, extra)
-            return
-        for key, value in extra.items():
-            if key in shared and value != NULL:
-                body[key] = value
-            else:
-                self._unnamed.lose(key, value, at, self.losses)
+        else:
+            for key, value in extra.items():
+                if key in shared and value != NULL:
+                    body[key] = value
+                else:
+                    self._unnamed.lose(key, value, at, self.losses)
 
     def put_envelope(self, message: Body, item: Item, *, named: bool = False) -> None:
         """Write the unnamed members of the message around an item. `named`: it may have a name, which a transcript
@@ -363,8 +372,7 @@ class Api(ABC):
     too, because a body with any odd member is read in two. `serving`: what a server of it does beside answering.
     `words`: what members of the model are called in its bodies, where that is something else. `unplaced`: fields of the
     model that its bodies have no member for. `signs`: members that only its request bodies have, and how surely, and
-    `answer_signs` those of its answers and their events.
-    `has_objects`: the arguments of a call are an object there, and no text.
+    `answer_signs` those of its answers and their events. `has_objects`: arguments are an object there, and no text.
     """
 
     name: ClassVar[str]
@@ -575,14 +583,13 @@ class Api(ABC):
         arranged = self._defaults | flags if flags else self._defaults  # type: ignore[operator]
         rendering = Rendering(request, self, profile, arranged)
         if request.source is not None and request.origin == self.origin and profile == OFFICIAL and not flags:
-            rendering.slices = self._slices(request)
+            rendering.slices = self._slices(request.source)
         return rendering
 
     def write_options(self, body: Body, rendering: Rendering) -> None:
         """Write every setting that this API knows, and report the others."""
         values = msgspec.structs.astuple(rendering.request.settings)
-        slices = rendering.slices
-        kept = slices.settings(rendering.request, self.options) if slices is not None else {}
+        kept = rendering.slices.settings(rendering.request, self.options)
         for key, index, write in self._writers:
             if key in kept:
                 value = kept[key]
@@ -604,7 +611,7 @@ class Api(ABC):
         source = request.source
         rendering = Rendering(request, self, OFFICIAL, self._defaults)
         if source is not None:
-            rendering.slices = self._slices(request, whole=False)
+            rendering.slices = self._slices(source, whole=False)
         body: Body = {}
         self.write_options(body, rendering)
         rendering.put_extra(body, request.extra, "$")
@@ -621,10 +628,8 @@ class Api(ABC):
                 setattr(folded.settings, field, said)
         return folded
 
-    def _slices(self, request: Request, *, whole: bool = True) -> source_paths.Slices:
+    def _slices(self, source: SourceBody, *, whole: bool = True) -> source_paths.Slices:
         """Read the body again that a request came from. `whole`: what it says of the conversation is asked for, too."""
-        source = request.source
-        assert source is not None
         members, said = self.named(read_object(source.data)), Request(origin=self.origin)
         unread: dict[str, Any] = dict(members)
         if whole and not source.is_partial:
@@ -632,9 +637,8 @@ class Api(ABC):
         self.read_options(unread, said)
         return source_paths.Slices(said, members, source.places)
 
-    def _patch(self, request: Request, slices: source_paths.Slices | None) -> Json | None:
+    def _patch(self, request: Request, slices: source_paths.Slices) -> Json | None:
         """Return how the conversation as it came differs from the one that is written."""
-        assert slices is not None
         written = self._written(request)
         named = {option.key for option in self.options} | request.extra.keys()
         if are_equal(written, {key: value for key, value in slices.members.items() if key not in named}):
@@ -681,10 +685,8 @@ class Api(ABC):
 def merge(body: Body, extra: Extra) -> None:
     """Add unnamed members to a wire object. Named ones win; an object meeting an object is merged, member by member."""
     for key, value in extra.items():
-        present = body.get(key)
-        if key not in body:
-            body[key] = value
-        elif isinstance(present, dict) and bytes(value)[:1] == b"{":
+        present = body.setdefault(key, value)
+        if isinstance(present, dict) and bytes(value)[:1] == b"{":
             merge(present, read_object(value))
 
 

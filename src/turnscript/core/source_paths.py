@@ -420,7 +420,7 @@ class Slices:
     the body says, that goes back to the API of origin as it came, whatever shape it has. All else is written anew.
 
     `said` is what reading the body gives, `members` are its members as they came, `places` where in it items stand that
-    were read elsewhere.
+    were read elsewhere. Without members there is no such body, and everything is written anew.
     """
 
     __slots__ = ("_groups", "_lists", "_places", "members", "said")
@@ -436,6 +436,9 @@ class Slices:
 
     def runs(self, items: Sequence[Item]) -> Runs:
         """Yield items in runs: those of a message that is as it came with its slice, and all between with None."""
+        if not self._groups and items:
+            yield None, items
+            return
         anew: list[Item] = []
         for path, run in self._messages(items):
             before = self._groups.get(path)
@@ -451,6 +454,8 @@ class Slices:
 
     def settings(self, request: Request, options: Iterable[Option]) -> dict[str, Json | None]:
         """Return the members that settings came as, of which nothing has changed; None where there was no member."""
+        if not self.members:
+            return {}
         said = self.said
         changed = {
             field
@@ -464,14 +469,20 @@ class Slices:
         }
 
     def place(self, item: Item) -> str:
-        """Return where an item stands in the body, or stood where it was read."""
-        return self._places.get(item.at, item.at)
+        """Return where an item stands in the body, or stood where it was read; empty where there is none."""
+        return self._places.get(item.at, item.at) if self.members else ""
 
     def member(self, name: str, items: Sequence[Item]) -> Json | None:
         """Return a member as it came, if it says these items and no other."""
         at = f"$.{name}"
         said = [item for item in self.said.items if item.at == at or item.at.startswith(f"{at}[")]
         return self.members[name] if said and _are_same(items, said) else None
+
+    def tools(self, request: Request, *names: str) -> dict[str, Json] | None:
+        """Return the members that hold tools as they came, if they still say all tools of the request."""
+        if not self.said.tools or self.said.tools != request.tools:
+            return None
+        return {name: self.members[name] for name in names if name in self.members and name not in request.extra}
 
     def _messages(self, items: Sequence[Item]) -> Iterator[tuple[str, list[Item]]]:
         run: list[Item] = []
@@ -491,6 +502,10 @@ class Slices:
         if name not in self._lists:
             self._lists[name] = read_list(self.members[name])
         return self._lists[name][int(index[:-1])]
+
+
+NO_SLICES = Slices(Request(), {}, {})
+"""What is kept of a request that is written to another API, or from none."""
 
 
 def _are_same(items: Sequence[Item], before: Sequence[Item]) -> bool:

@@ -220,7 +220,7 @@ class AnthropicMessages(Api):
         rendering.lose_end()
         if "max_tokens" in body:
             _report_prefill(writer, body["messages"])
-        kept = None if writer.changes else rendering.kept_tools("tools")
+        kept = None if writer.changes else rendering.slices.tools(rendering.request, "tools")
         if kept is not None:
             body |= kept
         elif rendering.request.tools or writer.changes:

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from turnscript.apis.api import Body, Rendering, extra_of
-from turnscript.apis.shared.tool_choices import name_of
+from turnscript.apis.shared.tool_choices import inner_tools, name_of
 from turnscript.core.conversation import Tool, ToolsChange
 from turnscript.core.json_text import Json, json_of, read_list, read_object
 from turnscript.core.wire import Reader, Wire, missing
@@ -156,13 +156,7 @@ class ToolWriter:
 
     def _flat(self, tool: Tool, at: str) -> Iterator[Body]:
         """The tools of a namespace, with its name in theirs."""
-        self.rendering.lose(at, "renamed", f"there are no namespaces here: its tools are called '{tool.name}__...'")
-        if tool.description is not None:
-            self.rendering.lose(f"{at}.description", "dropped", "there are no namespaces here")
-        for extra in (tool.extra, tool.envelope):
-            self.rendering.put_extra({}, extra, at)
-        for index, inner in enumerate(tool.tools):
-            place = f"{at}.tools[{index}]"
+        for inner, place in inner_tools(self.rendering, tool, at):
             if not self._is_left_out(inner, place, tool.name):
                 yield from self._one(inner, place, f"{tool.name}__")
 

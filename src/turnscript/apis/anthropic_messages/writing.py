@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from turnscript.apis.anthropic_messages.blocks import content_text
 from turnscript.apis.api import SEED, Body, Rendering
 from turnscript.core import message_groups as grouping
-from turnscript.core.call_pairing import call_ids, distinct_ids, legal_id, told
+from turnscript.core.call_pairing import distinct_ids, legal_id
 from turnscript.core.conversation import (
     Assistant,
     Audio,
@@ -250,26 +250,14 @@ class Writer:
         self.crowded = self.blank = False
         self.changes: list[ToolsChange] = []
         self.spoken: Assistant | None = None
-        self._ids: dict[int, str] | None = None
         self._called: set[str] = set()
         self._distinct: dict[int, str] | None = None  # once two calls have the same id
         self._names: dict[str, str] = {}
 
     # Losses and ids.
 
-    def _source_id(self, item: ToolCall | ToolResult) -> str:
-        if item.id is not None:
-            return item.id
-        if self._ids is None:
-            ids = call_ids(self.items)
-            self._ids = {id(one): ids[index] for index, one in enumerate(self.items) if index in ids}
-        return self._ids[id(item)]
-
     def _id(self, item: ToolCall | ToolResult) -> str:
-        source = item.id if item.id is not None else self._source_id(item)
-        # In a request of this API it was generated before.
-        if item.id is None and not self.own and (detail := told(self.rendering.request, item, source)):
-            self.rendering.lose(item.at, "invented", detail)
+        source = self.rendering.told_id(item)
         legal = legal_id(source)
         if legal != source:
             self.rendering.lose(
@@ -281,7 +269,7 @@ class Writer:
             if legal not in self._called:
                 self._called.add(legal)
                 return legal
-            self._distinct = distinct_ids(self.items, lambda one: legal_id(self._source_id(one)))
+            self._distinct = distinct_ids(self.items, lambda one: legal_id(self.rendering.call_id(one)))
         distinct = self._distinct.get(id(item), legal)
         if distinct != legal:
             self.rendering.lose(item.at, "renamed", TAKEN.format(legal, distinct))
@@ -297,15 +285,14 @@ class Writer:
         if self.seed or self.rendering.flags["mid_system"] == "hoist":
             top = top + self._hoisted(items)
             items = [item for item in items if not isinstance(item, System)]
-        slices = self.rendering.slices
-        system: Any = slices.member("system", top) if slices is not None else None
+        system: Any = self.rendering.slices.member("system", top)
         if system is None:
             system = self._system([item for item in top if isinstance(item, System)])
         if system is not None:
             body["system"] = system
         messages: list[Any] = []
         called: set[str] = set()  # the calls of a message that is as it came
-        for value, run in self.rendering.runs(items):
+        for value, run in self.rendering.slices.runs(items):
             if value is None:
                 messages += self._arranged(run, called)
                 called = set()
@@ -325,9 +312,8 @@ class Writer:
 
     def _leading(self, items: Sequence[Item]) -> int:
         """How many items at the start make up the top-level `system`."""
-        slices = self.rendering.slices
         for index, item in enumerate(items):
-            if not isinstance(item, System) or (slices is not None and slices.place(item).startswith("$.messages[")):
+            if not isinstance(item, System) or self.rendering.slices.place(item).startswith("$.messages["):
                 return index
         return len(items)
 
@@ -360,12 +346,12 @@ class Writer:
                 if not in_turn:
                     open_calls, in_turn = set(), True
                 if isinstance(item, ToolCall):
-                    open_calls.add(self._source_id(item))
+                    open_calls.add(self.rendering.call_id(item))
                 ordered.append(item)
                 front = len(ordered)
                 continue
             in_turn = False
-            if isinstance(item, ToolResult) and self._source_id(item) in open_calls:
+            if isinstance(item, ToolResult) and self.rendering.call_id(item) in open_calls:
                 if front < len(ordered):
                     self.rendering.lose(item.at, "moved", "results come directly after their calls here")
                     parted = ordered[-1]
@@ -567,7 +553,7 @@ class Writer:
                 self.rendering.lose(item.at, "approximated", "white space around the arguments is no part of an object")
         if item.extra:
             self.rendering.put_extra(block, item.extra, item.at)
-        self._names[self._source_id(item)] = item.name
+        self._names[self.rendering.call_id(item)] = item.name
         self.rendering.lose_unplaced(item)
         blocks.append(block)
 
@@ -603,7 +589,7 @@ class Writer:
         return parts
 
     def _foreign_result(self, item: ToolResult) -> None:
-        source = self._source_id(item)
+        source = self.rendering.call_id(item)
         if item.name is not None and item.name != self._names.get(source) and "name" not in item.extra:
             self.rendering.lose_member(item, "name", "dropped", _NOT_HERE)
         self.rendering.lose_unplaced(item)

@@ -320,14 +320,13 @@ class Writer:
                     self.rendering.lose(item.at, "moved", "instructions stand before all contents here")
             else:
                 others.append(item)
-        slices = self.rendering.slices
-        kept = slices.member("systemInstruction", system) if slices is not None else None
+        kept = self.rendering.slices.member("systemInstruction", system)
         if kept is not None:
             body["systemInstruction"] = kept
         elif system:
             self._system(body, system)
         contents: list[Any] = []
-        for value, run in self.rendering.runs(others):
+        for value, run in self.rendering.slices.runs(others):
             contents += [value] if value is not None else map(self._content, group(run, JOINS, SIDES))
         body["contents"] = [one for one in contents if one is not None]
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from turnscript.apis.api import THOUGHTS, Body, Option, Rendering, leftover, setting
 from turnscript.apis.gemini.objects import is_list, is_object, json_schema, kept, members_of, text_in, without
-from turnscript.apis.shared.tool_choices import left_choice, name_of, offered_tools
+from turnscript.apis.shared.tool_choices import inner_tools, left_choice, name_of, offered_tools
 from turnscript.core.conversation import Extra, Request, ResponseFormat, ThinkingMode, Tool, ToolChoice, ToolsChange
 from turnscript.core.json_text import NULL, Json, json_of, plain, read_list, same
 from turnscript.core.wire import Reader
@@ -328,7 +328,7 @@ def _read_function(value: Json, at: str) -> tuple[Tool, str]:
 
 def write_tools(body: Body, rendering: Rendering, changes: list[ToolsChange]) -> None:
     """Write the tools, those of the end where they change on the way: all functions in one entry, every other alone."""
-    kept = None if changes else rendering.kept_tools("tools")
+    kept = None if changes else rendering.slices.tools(rendering.request, "tools")
     if kept is not None:
         body |= kept
         return
@@ -354,12 +354,8 @@ def _functions(rendering: Rendering, tool: Tool, at: str, prefix: str = "") -> I
     elif tool.type != "namespace":
         rendering.lose(at, "dropped", f"a tool of type {tool.type!r} has no form here")
     else:
-        rendering.lose(at, "renamed", f"tools have no namespaces here: the names of its tools begin {tool.name}__")
-        if tool.description is not None:
-            rendering.lose(f"{at}.description", "dropped", "tools have no namespaces here")
-        rendering.put_extra({}, tool.extra, at)
-        for index, inner in enumerate(tool.tools):
-            yield from _functions(rendering, inner, f"{at}.tools[{index}]", f"{prefix}{tool.name}__")
+        for inner, place in inner_tools(rendering, tool, at):
+            yield from _functions(rendering, inner, place, f"{prefix}{tool.name}__")
 
 
 _FREE_TEXT = Json(b'{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}')

@@ -27,7 +27,7 @@ from turnscript.apis.openai_chat.objects import (
     read_tool,
 )
 from turnscript.apis.openai_chat.writing import Target
-from turnscript.apis.shared.tool_choices import offered_tools
+from turnscript.apis.shared.tool_choices import inner_tools, offered_tools
 from turnscript.core.conversation import Extra, Request, Tool
 from turnscript.core.json_text import Json, plain, read_list, read_object
 from turnscript.core.losses import Indexed
@@ -155,7 +155,7 @@ _GRAMMAR = {"definition", "syntax"}
 def write_tools(body: Body, target: Target) -> None:
     """Write the tools. The seed profile has no place for any (requirements R-U-17..21)."""
     rendering = target.rendering
-    kept = None if target.changes else rendering.kept_tools("tools", _FUNCTIONS)
+    kept = None if target.changes else rendering.slices.tools(rendering.request, "tools", _FUNCTIONS)
     if kept is not None:
         body |= kept
         return
@@ -181,7 +181,8 @@ def _write_tool(rendering: Rendering, tool: Tool, at: str, tools: list[Body], pr
     elif tool.type == "custom":
         body = {"type": "custom", "custom": _write_custom(rendering, tool, at, prefix)}
     elif tool.type == "namespace" and (rendering.foreign or tool.tools):
-        _write_namespace(rendering, tool, at, tools, prefix)
+        for inner, place in inner_tools(rendering, tool, at):
+            _write_tool(rendering, inner, place, tools, f"{prefix}{tool.name}__")
         return
     elif rendering.foreign:
         rendering.lose(at, "dropped", f"a tool of type {tool.type!r} has no form here")
@@ -192,15 +193,6 @@ def _write_tool(rendering: Rendering, tool: Tool, at: str, tools: list[Body], pr
     if tool.envelope:
         rendering.put_extra(body, tool.envelope, at)
     tools.append(body)
-
-
-def _write_namespace(rendering: Rendering, tool: Tool, at: str, tools: list[Body], prefix: str) -> None:
-    rendering.lose(at, "renamed", f"tools have no namespaces here: the names of its tools begin {tool.name}__")
-    if tool.description is not None:
-        rendering.lose(f"{at}.description", "dropped", "tools have no namespaces here")
-    rendering.put_extra({}, tool.extra, at)
-    for index, inner in enumerate(tool.tools):
-        _write_tool(rendering, inner, f"{at}.tools[{index}]", tools, f"{prefix}{tool.name}__")
 
 
 def _write_definition(rendering: Rendering, tool: Tool, at: str, prefix: str = "") -> Body:

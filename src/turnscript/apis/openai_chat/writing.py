@@ -25,7 +25,6 @@ from turnscript.apis.openai_chat.content import (
     contents,
     written_parts,
 )
-from turnscript.core.call_pairing import call_ids, told
 from turnscript.core.conversation import (
     Assistant,
     Audio,
@@ -86,7 +85,7 @@ class Target:
     by id; `calls` are those before.
     """
 
-    __slots__ = ("_answered", "_ids", "calls", "changes", "open_calls", "own", "reasoning", "rendering", "seed")
+    __slots__ = ("_answered", "calls", "changes", "open_calls", "own", "reasoning", "rendering", "seed")
 
     def __init__(self, rendering: Rendering, origin: str) -> None:
         self.rendering = rendering
@@ -96,36 +95,18 @@ class Target:
         self.changes: list[ToolsChange] = []
         self.calls: dict[str, ToolCall] = {}
         self.open_calls: dict[str, ToolCall] = {}
-        self._ids: dict[int, str] | None = None
         self._answered: set[str] | None = None
-
-    def call_id(self, item: ToolCall | ToolResult) -> str:
-        """The item's id, or a generated one (requirements D-X-7), which is reported."""
-        if item.id is not None:
-            return item.id
-        made = self.made_id(item)
-        detail = "" if self.own else told(self.rendering.request, item, made)  # of its own it was generated before
-        if detail:
-            self.rendering.lose(item.at, "invented", detail)
-        return made
-
-    def made_id(self, item: ToolCall | ToolResult) -> str:
-        """The generated id of an item that has none."""
-        if self._ids is None:
-            items = self.rendering.request.items
-            self._ids = {id(items[index]): found for index, found in call_ids(items).items()}
-        return self._ids[id(item)]
 
     def is_answered(self, call: ToolCall) -> bool:
         """Whether a result in this request answers the call."""
         if self._answered is None:
             results = [item for item in self.rendering.request.items if type(item) is ToolResult]
-            self._answered = {item.id if item.id is not None else self.made_id(item) for item in results}
-        return (call.id if call.id is not None else self.made_id(call)) in self._answered
+            self._answered = set(map(self.rendering.call_id, results))
+        return self.rendering.call_id(call) in self._answered
 
     def open_call(self, item: ToolCall) -> str:
         """The id of a call that is being written, for the results that answer it."""
-        found = item.id if item.id is not None else self.call_id(item)
+        found = self.rendering.told_id(item)
         self.open_calls[found] = item
         return found
 
@@ -386,7 +367,7 @@ def write_messages(target: Target) -> list[Any]:
     """All messages of the request, in order."""
     messages: list[Any] = []
     run = _Run()
-    for value, items in target.rendering.runs(target.rendering.request.items):
+    for value, items in target.rendering.slices.runs(target.rendering.request.items):
         if value is None:
             _write_run(target, items, run, messages)
         else:
@@ -506,12 +487,12 @@ def _tool_message(target: Target, item: ToolResult) -> tuple[Body, list[Any]]:
     message: Body = {"role": "tool"}
     if target.seed and item.name is not None:
         message["name"] = item.name
-    call_id = item.id if item.id is not None else target.made_id(item)
+    call_id = target.rendering.call_id(item)
     call = target.open_calls.get(call_id) or target.calls.get(call_id)
     if call is None and item.id is None and item.name is not None and not target.seed:
         message = {"role": "function", "name": item.name}  # says whose it is, which is all that is known
     else:
-        message["tool_call_id"] = target.call_id(item)
+        message["tool_call_id"] = target.rendering.told_id(item)
     if call is None or item.name != call.name or not _is_bare(item, call):
         _lose_unsaid(target, item, call)
     text = single_text(item.content)

@@ -178,7 +178,7 @@ class OpenAIResponses(Api):
     def write(self, body: Body, rendering: Rendering) -> None:
         write_items(body, rendering)
         rendering.lose_end()
-        tools, kept = rendering.request.tools, rendering.kept_tools("tools")
+        tools, kept = rendering.request.tools, rendering.slices.tools(rendering.request, "tools")
         if rendering.profile == SEED:
             for index in range(len(tools)):
                 rendering.lose(f"$.tools[{index}]", "dropped", "the seed profile has no tools")

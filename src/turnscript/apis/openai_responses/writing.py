@@ -19,7 +19,7 @@ from turnscript.apis.openai_responses.client_tools import (
 from turnscript.apis.openai_responses.options import ORIGIN
 from turnscript.apis.openai_responses.parts import INPUT, OUTPUT, REASONING, SUMMARY, Place, write_parts
 from turnscript.apis.openai_responses.tools import NAMESPACE_SEPARATOR, found_text, write_tools
-from turnscript.core.call_pairing import call_ids, is_generated, kept_ids, told
+from turnscript.core.call_pairing import call_ids, is_generated, kept_ids
 from turnscript.core.conversation import (
     Assistant,
     Document,
@@ -65,9 +65,8 @@ def write_items(body: Body, rendering: Rendering) -> None:
     """Write `instructions` and `input` into `body`."""
     items = rendering.request.items
     writer = Writer(rendering, items)
-    slices = rendering.slices
-    start = writer.write_instructions(body) if slices is not None else 0
-    kept = slices.member("input", items[start:]) if slices is not None else None
+    start = writer.write_instructions(body)
+    kept = rendering.slices.member("input", items[start:])
     if kept is not None:
         body["input"] = kept
     elif len(items) > start:
@@ -84,8 +83,8 @@ class Writer:
     """
 
     __slots__ = (
-        "_call_ids",
         "_reasoning_ids",
+        "_stays",
         "custom",
         "index",
         "items",
@@ -95,7 +94,6 @@ class Writer:
         "own",
         "rendering",
         "seed",
-        "stays",
     )
 
     def __init__(self, rendering: Rendering, items: Sequence[Item]) -> None:
@@ -108,14 +106,13 @@ class Writer:
         self.names: dict[str, str] = {}  # id of a call -> its tool's name, as the reader derives the names of results
         self.custom: set[str] = set()
         self.joined: Item | None = None  # the last item that was written with the one before it
-        self.stays: set[int] = set()  # where a reader will keep the call id that is generated here
-        self._call_ids: dict[int, str] | None = None
+        self._stays: set[int] | None = None  # where a reader will keep the call id that is generated here
         self._reasoning_ids: dict[int, str] | None = None
 
     def write(self, start: int, end: int) -> None:
         """Write the items from `start` to `end`."""
         self.index = start
-        for value, run in self.rendering.runs(self.items[start:end]):
+        for value, run in self.rendering.slices.runs(self.items[start:end]):
             if value is not None:
                 self.out.append(value)
                 self.index += len(run)
@@ -131,8 +128,6 @@ class Writer:
     def write_instructions(self, body: Body) -> int:
         """Write what stood in `instructions` there again; gives the number of items that did."""
         slices, items = self.rendering.slices, self.items
-        if slices is None:
-            return 0
         count = 0
         while count < len(items) and slices.place(items[count]).startswith("$.instructions"):
             count += 1
@@ -179,18 +174,11 @@ class Writer:
         """The id on the wire; generated for an item that has none."""
         if item.id is not None:
             return item.id
-        if self._call_ids is None:
-            self._call_ids = call_ids(self.items)
-            if any(isinstance(one, ToolCall | ToolResult) and is_generated(one.id) for one in self.items):
-                self.stays = kept_ids(self.items, self._call_ids)
-        made = self._call_ids[self.index]
-        own = self.rendering.request.origin == ORIGIN  # where it was generated before
-        detail = "" if own else told(self.rendering.request, item, made)
-        if self.index in self.stays and not detail:
-            detail = f"{made!r}: next to ids that look generated, it will not be taken for one"
-        if detail:
-            self.rendering.lose(item.at, "invented", detail)
-        return made
+        if self._stays is None:
+            looks = any(isinstance(one, ToolCall | ToolResult) and is_generated(one.id) for one in self.items)
+            self._stays = kept_ids(self.items, call_ids(self.items)) if looks else set()
+        stays = f"{self.rendering.call_id(item)!r}: next to ids that look generated, it will not be taken for one"
+        return self.rendering.told_id(item, stays if self.index in self._stays else "")
 
     def reasoning_id(self) -> str | None:
         if self._reasoning_ids is None:

@@ -178,3 +178,13 @@ def offered_tools(rendering: Rendering, changes: Iterable[ToolsChange]) -> list[
             places.setdefault(tool.name, []).append(place)
             place += 1
     return list(offered.values())
+
+
+def inner_tools(rendering: Rendering, tool: Tool, at: str) -> list[tuple[Tool, str]]:
+    """The tools of a namespace and where they stood, for an API that has none: its name begins theirs."""
+    rendering.lose(at, "renamed", f"tools have no namespaces here: the names of its tools begin {tool.name}__")
+    if tool.description is not None:
+        rendering.lose(f"{at}.description", "dropped", "tools have no namespaces here")
+    for extra in (tool.extra, tool.envelope):
+        rendering.put_extra({}, extra, at)
+    return [(inner, f"{at}.tools[{index}]") for index, inner in enumerate(tool.tools)]
