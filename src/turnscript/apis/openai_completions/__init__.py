@@ -40,6 +40,7 @@ from turnscript.apis.openai_completions.answer import (
 from turnscript.apis.serving import Serving
 from turnscript.apis.shared.answers import claims_choices, of_each_choice, of_first_choice
 from turnscript.apis.shared.model_lists import model_body, model_list
+from turnscript.apis.shared.settings import STOP
 from turnscript.apis.shared.stream_reader import StreamReader
 from turnscript.core.conversation import Item, Part, Request, Response, System, Text, User
 from turnscript.core.error_object import encoded, error_body
@@ -52,20 +53,10 @@ from turnscript.core.source_paths import Unplaced, content_path, part_path
 from turnscript.core.validation import kind_of
 from turnscript.core.wire import Reader
 
-_read_strings: Reader[str | list[str]] = Reader(str | list[str])
 _read_integer: Reader[int] = Reader(int)
 
 
 # Options.
-
-
-def _read_stop(request: Request, value: Json, path: str) -> None:
-    stop = _read_strings(value, path)
-    request.settings.stop = [stop] if isinstance(stop, str) else stop
-
-
-def _write_stop(rendering: Rendering) -> Any:
-    return rendering.request.settings.stop
 
 
 def _read_logprobs(request: Request, value: Json, path: str) -> None:
@@ -109,7 +100,7 @@ OPTIONS: tuple[Option, ...] = (
     setting("temperature", "temperature", NUMBER),
     setting("top_p", "top_p", NUMBER),
     setting("n", "n", int),
-    Option("stop", ("stop",), _read_stop, _write_stop),
+    STOP,
     setting("stream", "stream", bool),
     object_setting("stream_options"),
     setting("seed", "seed", int),
@@ -237,7 +228,7 @@ class OpenAICompletions(Api):
         text = "\n\n".join(texts)
         if len(texts) != 1:
             rendering.lose(content_path(item), "approximated", "a prompt is one text: joined by blank lines")
-        kept = rendering.slices.member(key, [item]) if rendering.slices is not None else None
+        kept = rendering.slices.member(key, [item])
         body[key] = text if kept is None else kept
         _lose_members(rendering, item)
 
