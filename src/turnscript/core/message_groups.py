@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from turnscript.core.conversation import (
     Assistant,
-    Extra,
     Hints,
     Item,
     Request,
@@ -109,11 +108,6 @@ def is_joined(item: Item) -> bool:
 def slot_of(item: Item) -> str:
     """Where the item stood on the wire, empty for the usual place."""
     return item.hints.slot if item.hints else ""
-
-
-def envelope_of(item: Item) -> Extra:
-    """Unnamed members of the message around the item."""
-    return item.hints.envelope if item.hints else {}
 
 
 def attribute_losses(items: Iterable[Item]) -> list[Loss]:

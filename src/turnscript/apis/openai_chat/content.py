@@ -27,7 +27,6 @@ from msgspec import UNSET
 
 from turnscript.apis.api import Body, Rendering
 from turnscript.apis.openai_chat.objects import (
-    NULL,
     AnyPart,
     AudioPart,
     FilePart,
@@ -83,13 +82,9 @@ def _read_text(part: TextPart) -> Part:
     return Text(text=part.text, extra=kept(part, "cache_control", BREAKPOINT))
 
 
-_ALONE: Extra = {"image_url": NULL}
-"""The mark of a picture whose URL stood alone, without an object around it. It says nothing to another API."""
-
-
 def _read_image(part: ImagePart) -> Part:
     if isinstance(part.image_url, str):
-        image, extra = ImageUrl(url=part.image_url), kept(part, BREAKPOINT) | _ALONE
+        image, extra = ImageUrl(url=part.image_url), kept(part, BREAKPOINT)
     else:
         image, extra = part.image_url, with_inner(kept(part, BREAKPOINT), "image_url", part.image_url)
     detail = given(image.detail)
@@ -210,8 +205,7 @@ def _write_image(rendering: Rendering, part: Image, item: Item, index: int) -> B
     image: Body = {"url": url}
     if part.detail is not None:
         image["detail"] = part.detail
-    alone = not rendering.foreign and len(image) == 1 and part.extra.get("image_url") == NULL
-    body: Body = {"type": "image_url", "image_url": url if alone else image}
+    body: Body = {"type": "image_url", "image_url": image}
     rendering.put_extra(body, part.extra, at, _SHARED)
     return body
 

@@ -312,13 +312,9 @@ def _reasoning(wire: Reasoning, _value: Json, at: str, items: list[Item]) -> Non
     thinking = Thinking(summary=read_parts(wire.summary, SUMMARY), at=at)
     if wire.rest is not None or wire.status is not UNSET:
         thinking.extra = extra_with(wire, "status")
-    if wire.content is None:
-        thinking.extra["content"] = NULL
-    elif wire.content is not UNSET:
+    if wire.content:
         thinking.content = read_parts(wire.content, REASONING)
-    if wire.encrypted_content is None:
-        thinking.extra["encrypted_content"] = NULL
-    elif wire.encrypted_content is not UNSET:
+    if wire.encrypted_content is not UNSET:
         thinking.encrypted = wire.encrypted_content
     thinking.id = given(wire.id)
     items.append(thinking)
