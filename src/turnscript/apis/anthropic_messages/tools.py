@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from turnscript.apis.api import Body, Rendering, extra_of
 from turnscript.apis.shared.tool_choices import inner_tools, name_of
 from turnscript.core.conversation import Tool, ToolsChange
-from turnscript.core.json_text import Json, json_of, read_list, read_object
+from turnscript.core.json_text import NULL, Json, json_of, read_list, read_object
 from turnscript.core.wire import Reader, Wire, missing
 
 FUNCTION = "function"
@@ -59,19 +59,11 @@ def _tool(wire: ToolMember, index: int) -> Tool:
         tool.extra |= {name: value for name, value in said if value is not UNSET}
     if wire.type is not UNSET:
         tool.type = FUNCTION if wire.type == "custom" else wire.type
-    _place_schema(tool, wire.input_schema)
+    if wire.input_schema is not UNSET and wire.input_schema != NULL:
+        tool.parameters = wire.input_schema
     if tool.name is None and tool.type == FUNCTION:
         raise missing(f"$.tools[{index}]", "name", "a string")
     return tool
-
-
-def _place_schema(tool: Tool, schema: Json | UnsetType) -> None:
-    if schema is UNSET:
-        return
-    if bytes(schema) == b"null":
-        tool.extra["input_schema"] = schema
-    else:
-        tool.parameters = schema
 
 
 class ToolWriter:
@@ -170,7 +162,7 @@ class ToolWriter:
             parameters = None
         if parameters is not None:
             body["input_schema"] = self._typed(parameters, at) if self.rendering.foreign else parameters
-        elif self.rendering.foreign or "input_schema" not in tool.extra:
+        else:
             self.rendering.lose(at, "invented", "a schema is required here: any object")
             body["input_schema"] = {"type": "object"}
         return self._rest(body, tool, at)

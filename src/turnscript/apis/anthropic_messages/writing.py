@@ -511,7 +511,7 @@ class Writer:
         block: Body = {"type": "thinking", "thinking": "".join(texts)}
         if item.signature is not None and proved:
             block["signature"] = item.signature
-        elif self.foreign or "signature" not in item.extra:
+        else:
             block["signature"] = ""
         return block
 
