@@ -181,10 +181,12 @@ class Rendering:
 
     def told_id(self, item: ToolCall | ToolResult, detail: str = "") -> str:
         """The same, and what has to be told of one that is generated. In a request of this API it was so before."""
+        if item.id is not None:
+            return item.id
         found = self.call_id(item)
-        if item.id is None and self.request.origin != self.origin:
+        if self.request.origin != self.origin:
             detail = told(self.request, item, found) or detail
-        if item.id is None and detail:
+        if detail:
             self.lose(item.at, "invented", detail)
         return found
 
@@ -623,8 +625,7 @@ class Api(ABC):
         again = Request(extra=dict(extra))
         self._unfold_options(again)
         for field in Settings.__struct_fields__:
-            said = getattr(request.settings, field)
-            if said != getattr(again.settings, field):
+            if (said := getattr(request.settings, field)) != getattr(again.settings, field):
                 setattr(folded.settings, field, said)
         return folded
 
@@ -677,8 +678,7 @@ class Api(ABC):
         typed, request.settings = request.settings, Settings()
         self.read_options(members, request)
         for field in Settings.__struct_fields__:
-            said = getattr(typed, field)
-            if said is not None:
+            if (said := getattr(typed, field)) is not None:
                 setattr(request.settings, field, said)
 
 

@@ -103,26 +103,26 @@ class Unplaced:
     def __init__(self, kinds: Mapping[type[Struct], Mapping[str, str | tuple[LossKind, str]]]) -> None:
         # One look at all fields of a thing: most say nothing.
         self._kinds = {
-            kind: (attrgetter(*rows, "__class__"), _unsaid(kind, rows), rows) for kind, rows in kinds.items()
+            kind: (
+                attrgetter(*rows, "__class__"),
+                _unsaid(kind, rows),
+                [(field, *(told if isinstance(told, tuple) else ("dropped", told))) for field, told in rows.items()],
+            )
+            for kind, rows in kinds.items()
         }
 
-    def said_by(self, thing: Struct) -> Iterator[tuple[str, LossKind, str]]:
-        """Yield the fields of a thing that say something and have no place, each with what is told of it."""
-        get, unsaid, rows = self._kinds.get(type(thing), _ALL_PLACED)
-        if (said := get(thing)) == unsaid:
-            return
-        for (field, told), value, nothing in zip(rows.items(), said, unsaid, strict=False):
-            if value != nothing:
-                kind, detail = told if isinstance(told, tuple) else ("dropped", told)
-                yield field, kind, detail.format(value)
+    def said_by(self, thing: Struct) -> Sequence[tuple[str, LossKind, str]]:
+        """Return the fields of a thing that say something and have no place, each with what is told of it."""
+        found = self._kinds.get(type(thing))
+        if found is None or (said := found[0](thing)) == found[1]:
+            return ()
+        rows = zip(found[2], said, found[1], strict=False)
+        return [(field, kind, detail.format(value)) for (field, kind, detail), value, usual in rows if value != usual]
 
 
 def _unsaid(kind: type[Struct], fields: Iterable[str]) -> tuple[Any, ...]:
     usual = {field.name: field.default for field in msgspec.structs.fields(kind)}
     return (*(usual[field] for field in fields), kind)
-
-
-_ALL_PLACED: Any = (lambda thing: None, None, {})
 
 
 def not_here(target: str, path: str, value: Json | None = None) -> Loss:
