@@ -221,7 +221,7 @@ def _is_listed(item: ts.Item, paths: list[str]) -> bool:
 
 def _is_same(sent: ts.Item, arrived: ts.Item, joined: int) -> bool:
     """Whether an item arrived as it was. Up to `joined` parts behind its own are those of others, which losses name."""
-    if isinstance(sent, ts.Assistant) and isinstance(arrived, ts.Assistant):
+    if isinstance(sent, ts.Assistant | ts.User) and isinstance(arrived, ts.Assistant | ts.User):
         own = len(sent.content)
         if own < len(arrived.content) <= own + joined:
             return replace(arrived, content=arrived.content[:own]) == sent

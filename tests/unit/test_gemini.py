@@ -11,6 +11,7 @@ import pytest
 import turnscript as ts
 from tests import goldens
 from turnscript.core.errors import UpstreamError
+from turnscript.core.json_text import plain
 
 GEMINI = ts.get_api("gemini")
 CONVERSATIONS = {"c1": goldens.c1, "c2": goldens.c2, "c3": goldens.c3}
@@ -67,6 +68,34 @@ def test_a_schema_of_the_apis_own_dialect_is_json_schema_to_others_and_comes_bac
     assert expected == chat["tools"][0]["function"]["parameters"]
     assert expected == chat["response_format"]["json_schema"]["schema"]
     assert body == ts.convert(body, "gemini", "gemini").value
+
+
+def test_what_is_changed_is_written_as_from_anywhere_and_all_else_as_it_came() -> None:
+    tools = [{"googleSearch": {}, "functionDeclarations": [{"name": "f", "parameters": {"type": "OBJECT"}}]}]
+    body: Any = {
+        "systemInstruction": {"role": "system", "parts": [{"text": "Be kind."}]},
+        "contents": [
+            {"parts": [{"text": "Hi"}]},
+            {"role": "model", "parts": [{"functionCall": {"name": "f"}}, {"text": ""}]},
+            {"role": "function", "parts": [{"functionResponse": {"name": "f", "response": {"output": "x"}}}]},
+        ],
+        "tools": tools,
+    }
+    request = ts.parse(body, "gemini")
+    result = request.items[-1]
+    assert isinstance(result, ts.ToolResult)
+    result.content = [ts.Text(text="y")]
+    rendered = ts.render(request, "gemini")
+    value: Any = rendered.value
+    answer = {"functionResponse": {"name": "f", "response": {"output": "y"}}}
+    assert body | {"contents": [*body["contents"][:2], {"role": "user", "parts": [answer]}]} == value
+    request.tools.append(ts.Tool(name="g"))
+    value = ts.render(request, "gemini").value
+    functions = [{"name": "f", "parametersJsonSchema": {"type": "object"}}, {"name": "g"}]
+    assert [{"googleSearch": {}}, {"functionDeclarations": functions}] == json.loads(
+        json.dumps(value["tools"], default=plain)
+    )
+    assert [] == rendered.losses
 
 
 @pytest.mark.parametrize(

@@ -259,9 +259,14 @@ def test_audio_said_before_is_a_part_with_its_id() -> None:
 NULLS = {"refusal": None, "audio": None, "tool_calls": None, "function_call": None, "reasoning_content": None}
 
 
-@pytest.mark.parametrize(
-    "members", [NULLS, {"annotations": []}, {"tool_calls": []}, {"reasoning": None}, {"name": None}]
-)
+@pytest.mark.parametrize("members", [NULLS, {"tool_calls": []}, {"reasoning": None}, {"audio": {"id": ""}}])
+def test_members_that_say_nothing_are_no_part_of_the_items_and_go_back(members: dict[str, Any]) -> None:
+    said = assistant(content="a", **members)
+    assert items_of(assistant(content="a")) == items_of(said)
+    assert {"messages": [said]} == returned({"messages": [said]})
+
+
+@pytest.mark.parametrize("members", [{"annotations": []}, {"name": None}])
 def test_members_that_say_nothing_stay_unnamed(members: dict[str, Any]) -> None:
     (item,) = items_of(assistant(content="a", **members))
     assert members == {key: plain(value) for key, value in item.extra.items()}
@@ -303,7 +308,7 @@ def test_a_result_takes_the_name_of_its_call() -> None:
 
 def test_an_unofficial_name_of_a_result_is_kept_and_used() -> None:
     (item,) = items_of({**ANSWER, "name": "g"})
-    assert ("g", {"name": json_of("g")}) == (item.name, item.extra)
+    assert ("g", {}) == (item.name, item.extra)
     (item,) = items_of({**ANSWER, "name": 5})
     assert item.name is None
 

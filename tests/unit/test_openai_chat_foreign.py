@@ -137,11 +137,11 @@ def test_members_that_no_message_has_are_reported() -> None:
         "$[1].y",
         "$.input[2].content[1].id",
         "$.input[2].content[1].phase",
-        "$[3].id",
+        "$[3].item_id",
         "$[3].namespace",
         "$[3].caller",
         "$[4].status",
-        "$[4].id",
+        "$[4].item_id",
         "$[4].namespace",
         "$[4].name",
     } == {path for path, _ in losses}
@@ -156,8 +156,8 @@ def test_proofs_are_not_sent() -> None:
     thought = Thinking(content=[Text(text="t")], signature="s", encrypted="e", id="i", of="reflect", at="$.t")
     (message,), losses = written(thought, say("a"))
     assert "t" == message["reasoning_content"]
-    assert {"signature", "encrypted_content", "id", "kind"} == {path.removeprefix("$.t.") for path, _ in losses}
-    assert ([], [("$.t.data", "dropped"), ("$.t", "dropped")]) == written(Thinking(redacted="x", at="$.t"))
+    assert {"signature", "encrypted", "id", "kind"} == {path.removeprefix("$.t.") for path, _ in losses}
+    assert ([], [("$.t.redacted", "dropped"), ("$.t", "dropped")]) == written(Thinking(redacted="x", at="$.t"))
 
 
 def test_a_summary_stands_in_for_thinking_that_is_not_there() -> None:

@@ -208,8 +208,8 @@ def test_an_unknown_role_is_kept_verbatim() -> None:
             {"type": "input_text", "text": "a", "prompt_cache_breakpoint": {"mode": "explicit"}},
             Text(text="a", extra={"prompt_cache_breakpoint": json_of({"mode": "explicit"})}),
         ),
-        ({"type": "output_text", "text": "a"}, Text(text="a", extra={"type": json_of("output_text")})),
-        ({"type": "text", "text": "a"}, Text(text="a", extra={"type": json_of("text")})),
+        ({"type": "output_text", "text": "a"}, Text(text="a")),
+        ({"type": "text", "text": "a"}, Text(text="a")),
         ({"type": "refusal", "refusal": "no", "x": 1}, Refusal(text="no", extra={"x": json_of(1)})),
         (
             {"type": "input_image", "image_url": "https://x/a.png", "detail": "low"},
@@ -251,8 +251,8 @@ def test_a_refusal_is_a_part_of_an_answer() -> None:
     assert Refusal(text="no") == part_of({"type": "refusal", "refusal": "no"}, "assistant")
 
 
-def test_a_text_of_another_roles_type_keeps_it() -> None:
-    assert {"type": json_of("input_text")} == part_of({"type": "input_text", "text": "a"}, "assistant").extra
+def test_a_text_of_another_roles_type_is_a_text_and_comes_back() -> None:
+    assert Text(text="a") == part_of({"type": "input_text", "text": "a"}, "assistant")
 
 
 # Reasoning.

@@ -106,12 +106,12 @@ def test_thinking_gets_ids_and_loses_its_proofs() -> None:
     )
     assert ["rs_auto_002", "rs_auto_003", "rs_auto_001"] == [item["id"] for item in input_]
     expected = [
-        ("$.a.data", "dropped"),
+        ("$.a.redacted", "dropped"),
         ("$.a", "dropped"),
         ("$.b.signature", "dropped"),
-        ("$.c", "approximated"),
-        ("$.c.encrypted_content", "dropped"),
-        ("$.d.data", "dropped"),
+        ("$.c.kind", "approximated"),
+        ("$.c.encrypted", "dropped"),
+        ("$.d.redacted", "dropped"),
     ]
     assert expected == losses
 
@@ -207,7 +207,7 @@ def test_the_seed_profile_reports_what_its_tables_cannot_say() -> None:
     expected = [
         ("$.a.namespace", "renamed"),
         ("$.a", "approximated"),
-        ("$.a.id", "dropped"),
+        ("$.a.item_id", "dropped"),
         ("$.b.status", "dropped"),
         ("$.c", "dropped"),
     ]

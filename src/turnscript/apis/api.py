@@ -25,6 +25,8 @@ from msgspec import Raw as RawJson
 from msgspec.structs import replace
 
 from turnscript.apis.serving import Serving
+from turnscript.core import source_paths
+from turnscript.core.call_pairing import call_ids, told
 from turnscript.core.conversation import (
     Assistant,
     Conversation,
@@ -35,6 +37,8 @@ from turnscript.core.conversation import (
     Settings,
     SourceBody,
     Thinking,
+    ToolCall,
+    ToolResult,
     Usage,
 )
 from turnscript.core.error_kinds import fault_of, retry_headers
@@ -44,9 +48,8 @@ from turnscript.core.json_patch import are_equal, difference, patched
 from turnscript.core.json_spelling import objects_in_one_spelling
 from turnscript.core.json_text import NULL, Json, plain, read_object
 from turnscript.core.losses import Loss, LossKind
-from turnscript.core.message_groups import only_opened
+from turnscript.core.message_groups import attribute_losses, only_opened
 from turnscript.core.payloads import Rendered, Source, body_bytes
-from turnscript.core.source_paths import Nameless, Runs, Slices, Unnamed, Words, at_source, member_path
 from turnscript.core.validation import MISTAKES, check_words, refuse_mistakes
 from turnscript.core.wire import Reader, Rest, mismatch
 
@@ -133,8 +136,10 @@ class Rendering:
     """
 
     __slots__ = (
+        "_ids",
         "_nameless",
         "_unnamed",
+        "_unplaced",
         "begun",
         "extra",
         "flags",
@@ -148,12 +153,11 @@ class Rendering:
         "target",
     )
 
-    def __init__(
-        self, request: Request, api: Api, profile: str, flags: Mapping[str, str], slices: Slices | None = None
-    ) -> None:
+    def __init__(self, request: Request, api: Api, profile: str, flags: Mapping[str, str]) -> None:
         self.request = request
         self.begun = False
-        self.slices = slices
+        self.slices = source_paths.NO_SLICES
+        self._ids: dict[int, str] = {}
         self.extra = request.extra
         self.target = api.name
         self.origin = api.origin
@@ -162,21 +166,29 @@ class Rendering:
         self.profile = profile
         self.flags = flags
         self.losses: list[Loss] = []
-        self._unnamed = Unnamed(api.name, request)
-        self._nameless = Nameless(api.name, api.words)
+        self._unnamed = source_paths.Unnamed(api.name, request)
+        self._nameless = source_paths.Nameless(api.name, api.words)
+        self._unplaced = api.unplaced
 
-    def runs(self, items: Sequence[Item]) -> Runs:
-        """Yield items in runs: each with the slice of the body that they came from, if that says them, else None."""
-        if self.slices is not None:
-            yield from self.slices.runs(items)
-        elif items:
-            yield None, items
+    def call_id(self, item: ToolCall | ToolResult) -> str:
+        """The id of a call or of a result, or a generated one (requirements D-X-7)."""
+        if item.id is not None:
+            return item.id
+        if not self._ids:
+            items = self.request.items
+            self._ids = {id(items[index]): found for index, found in call_ids(items).items()}
+        return self._ids[id(item)]
 
-    def kept_tools(self, *keys: str) -> Body | None:
-        """Return the members that hold tools as they came, if they still say all tools of the request."""
-        if self.slices is None or self.slices.said.tools != self.request.tools:
-            return None
-        return {key: self.slices.members[key] for key in keys if key in self.slices.members and key not in self.extra}
+    def told_id(self, item: ToolCall | ToolResult, detail: str = "") -> str:
+        """The same, and what has to be told of one that is generated. In a request of this API it was so before."""
+        if item.id is not None:
+            return item.id
+        found = self.call_id(item)
+        if self.request.origin != self.origin:
+            detail = told(self.request, item, found) or detail
+        if detail:
+            self.lose(item.at, "invented", detail)
+        return found
 
     def lose(self, path: str, kind: LossKind, detail: str) -> None:
         """Report a difference."""
@@ -193,9 +205,14 @@ class Rendering:
             if all(loss.path != self.request.paths.get(key, f"$.{key}") for loss in self.losses):  # of one member
                 self.lose_setting(key, "dropped", detail)
 
-    def lose_member(self, at: str, member: str, kind: LossKind, detail: str) -> None:
-        """Report a difference in a member of the part or item at `at`, as the model calls it (`image.detail`)."""
-        self.lose(member_path(self.request, at, member), kind, detail)
+    def lose_member(self, thing: Struct, field: str, kind: LossKind, detail: str, at: str = "") -> None:
+        """Report a difference in a field of an item, or of what stood at a path."""
+        self.lose(source_paths.member_path(self.request.words, thing, at, field), kind, detail)
+
+    def lose_unplaced(self, thing: Struct, at: str = "") -> None:
+        """Report all that an item says and that has no place here, or a part, a tool or a setting from a path."""
+        for field, kind, detail in self._unplaced.said_by(thing):
+            self.lose_member(thing, field, kind, detail, at)
 
     def lose_file_id(self, at: str) -> None:
         """Report the id of a file that another provider gave. The origins of a provider's APIs begin alike."""
@@ -207,9 +224,8 @@ class Rendering:
         """Report that a last item is not finished, which no API can say but of an answer."""
         last = self.request.items[-1] if self.request.items else None
         if last is not None and last.open and not isinstance(last, Assistant):
-            at = last.at or f"items[{len(self.request.items) - 1}]"
             kind = last.kind.replace("_", " ")
-            self.lose(at, "approximated", f"an unfinished {kind} is written as a finished one")
+            self.lose(last.at, "approximated", f"an unfinished {kind} is written as a finished one")
 
     def put_extra(self, body: Body, extra: Extra, at: str, shared: Container[str] = ()) -> None:
         """Write unnamed members into `body` where they came from, or report each when the target is another API.
@@ -219,20 +235,21 @@ class Rendering:
         """
         if self.request.origin is None and (at[:1] != "$" or at.startswith("$.tools[")):
             self._nameless.put(body, extra, at, self.losses)
-            return
-        if not self.foreign:
+        elif not self.foreign:
             merge(body, extra)
-            return
-        for key, value in extra.items():
-            if key in shared and value != NULL:
-                body[key] = value
-            else:
-                self._unnamed.lose(key, value, at, self.losses)
+        else:
+            for key, value in extra.items():
+                if key in shared and value != NULL:
+                    body[key] = value
+                else:
+                    self._unnamed.lose(key, value, at, self.losses)
 
-    def put_envelope(self, message: Body, item: Item, at: str, named: bool = False) -> None:
+    def put_envelope(self, message: Body, item: Item, *, named: bool = False) -> None:
         """Write the unnamed members of the message around an item. `named`: it may have a name, which a transcript
         gives a turn without a text, too. That of another message written as one with it stays."""
-        envelope = item.hints.envelope if item.hints is not None else {}
+        if item.hints is None or not item.hints.envelope:
+            return
+        envelope, at = item.hints.envelope, source_paths.message_path(item.at)
         if self.request.origin is None and "name" in envelope:
             name = plain(envelope["name"])
             named = named and isinstance(name, str)
@@ -240,8 +257,7 @@ class Rendering:
                 detail = "one message has one name" if named else f"{self.target} has no name for such a turn"
                 self.lose(f"{at}.name", "dropped", detail)
             envelope = {key: value for key, value in envelope.items() if key != "name"}
-        if envelope:
-            self.put_extra(message, envelope, at)
+        self.put_extra(message, envelope, at)
 
 
 # The contract.
@@ -356,9 +372,9 @@ class Api(ABC):
     request. `flags` maps the names of render options to their allowed values, default first. `typed` gives the wire
     types of large members, which are then decoded together with the body in one pass; `read` must take them as JSON
     too, because a body with any odd member is read in two. `serving`: what a server of it does beside answering.
-    `words`: what members of the model are called in its bodies, where that is something else. `signs`: members that
-    only its request bodies have, and how surely, and `answer_signs` those of its answers and their events.
-    `has_objects`: the arguments of a call are an object there, and no text.
+    `words`: what members of the model are called in its bodies, where that is something else. `unplaced`: fields of the
+    model that its bodies have no member for. `signs`: members that only its request bodies have, and how surely, and
+    `answer_signs` those of its answers and their events. `has_objects`: arguments are an object there, and no text.
     """
 
     name: ClassVar[str]
@@ -371,7 +387,8 @@ class Api(ABC):
     flags: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     options: ClassVar[Sequence[Option]]
     typed: ClassVar[Mapping[str, Any]] = {}
-    words: ClassVar[Words] = {}
+    words: ClassVar[source_paths.Words] = {}
+    unplaced: ClassVar[source_paths.Unplaced] = source_paths.Unplaced({})
     signs: ClassVar[Mapping[str, int]] = {}
     answer_signs: ClassVar[Mapping[str, int]] = {}
     has_objects: ClassVar[bool] = False
@@ -482,7 +499,7 @@ class Api(ABC):
             for key in request.archived:
                 rendering.lose(f"$.{key}", "dropped", "only an archive has a place for this")
             rendering.losses += attribute_losses(request.items)
-            losses = at_source(request, rendering.losses)
+            losses = source_paths.at_source(request, rendering.losses)
         except MISTAKES:
             refuse_mistakes(request=request)
             raise
@@ -566,14 +583,15 @@ class Api(ABC):
                 raise UnknownName(f"value for {name} of {self.name}", value, self.flags[name])
         request.locate()
         arranged = self._defaults | flags if flags else self._defaults  # type: ignore[operator]
-        as_it_came = request.source is not None and request.origin == self.origin and profile == OFFICIAL and not flags
-        return Rendering(request, self, profile, arranged, self._slices(request) if as_it_came else None)
+        rendering = Rendering(request, self, profile, arranged)
+        if request.source is not None and request.origin == self.origin and profile == OFFICIAL and not flags:
+            rendering.slices = self._slices(request.source)
+        return rendering
 
     def write_options(self, body: Body, rendering: Rendering) -> None:
         """Write every setting that this API knows, and report the others."""
         values = msgspec.structs.astuple(rendering.request.settings)
-        slices = rendering.slices
-        kept = slices.settings(rendering.request, self.options) if slices is not None else {}
+        kept = rendering.slices.settings(rendering.request, self.options)
         for key, index, write in self._writers:
             if key in kept:
                 value = kept[key]
@@ -595,7 +613,7 @@ class Api(ABC):
         source = request.source
         rendering = Rendering(request, self, OFFICIAL, self._defaults)
         if source is not None:
-            rendering.slices = self._slices(request, whole=False)
+            rendering.slices = self._slices(source, whole=False)
         body: Body = {}
         self.write_options(body, rendering)
         rendering.put_extra(body, request.extra, "$")
@@ -607,25 +625,21 @@ class Api(ABC):
         again = Request(extra=dict(extra))
         self._unfold_options(again)
         for field in Settings.__struct_fields__:
-            said = getattr(request.settings, field)
-            if said != getattr(again.settings, field):
+            if (said := getattr(request.settings, field)) != getattr(again.settings, field):
                 setattr(folded.settings, field, said)
         return folded
 
-    def _slices(self, request: Request, *, whole: bool = True) -> Slices:
+    def _slices(self, source: SourceBody, *, whole: bool = True) -> source_paths.Slices:
         """Read the body again that a request came from. `whole`: what it says of the conversation is asked for, too."""
-        source = request.source
-        assert source is not None
         members, said = self.named(read_object(source.data)), Request(origin=self.origin)
         unread: dict[str, Any] = dict(members)
         if whole and not source.is_partial:
             self.read(unread, said)
         self.read_options(unread, said)
-        return Slices(said, members, source.places)
+        return source_paths.Slices(said, members, source.places)
 
-    def _patch(self, request: Request, slices: Slices | None) -> Json | None:
+    def _patch(self, request: Request, slices: source_paths.Slices) -> Json | None:
         """Return how the conversation as it came differs from the one that is written."""
-        assert slices is not None
         written = self._written(request)
         named = {option.key for option in self.options} | request.extra.keys()
         if are_equal(written, {key: value for key, value in slices.members.items() if key not in named}):
@@ -664,29 +678,15 @@ class Api(ABC):
         typed, request.settings = request.settings, Settings()
         self.read_options(members, request)
         for field in Settings.__struct_fields__:
-            said = getattr(typed, field)
-            if said is not None:
+            if (said := getattr(typed, field)) is not None:
                 setattr(request.settings, field, said)
-
-
-def attribute_losses(items: Iterable[Item]) -> list[Loss]:
-    """Return a loss for each attribute of a transcript's tags that no format names: a body has no tags."""
-    detail = "a body has no place for the attributes of a tag"
-    return [
-        Loss(f"{item.at}.{key}", "dropped", detail)
-        for item in items
-        if item.hints is not None
-        for key in item.hints.attributes
-    ]
 
 
 def merge(body: Body, extra: Extra) -> None:
     """Add unnamed members to a wire object. Named ones win; an object meeting an object is merged, member by member."""
     for key, value in extra.items():
-        present = body.get(key)
-        if key not in body:
-            body[key] = value
-        elif isinstance(present, dict) and bytes(value)[:1] == b"{":
+        present = body.setdefault(key, value)
+        if isinstance(present, dict) and bytes(value)[:1] == b"{":
             merge(present, read_object(value))
 
 

@@ -79,7 +79,7 @@ class Hints(Comparable, Struct, eq=False, omit_defaults=True, gc=False):
     turn: Turn = ""
     """Starts a message of its own (`new`) or belongs to the one before (`join`), against the API's grouping rule."""
     slot: str = ""
-    """Where it stood when an API has two places for the same thing, such as `instructions` or `function_call`."""
+    """What an API calls it where that is one of several: a tool of its own, or a way to say a thought."""
     envelope: Extra = {}
     """Unnamed members of the message around this block; on the first block of the message."""
     attributes: Extra = {}
@@ -443,11 +443,9 @@ class Request(Comparable, Struct, eq=False, kw_only=True, gc=False):
 
     def locate(self) -> None:
         """Give items that were built by hand their place (`items[3]`), so that a message to people can name it."""
-        items = self.conversation.items
-        if items and not (items[0].at.startswith("$") and items[-1].at.startswith("$")):
-            for index, item in enumerate(items):
-                if not item.at or item.at.startswith("items["):
-                    item.at = f"items[{index}]"
+        for index, item in enumerate(self.conversation.items):
+            if item.at[:1] != "$" and (not item.at or item.at.startswith("items[")):
+                item.at = f"items[{index}]"
 
 
 class Usage(Struct, gc=False):

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from turnscript.core.conversation import (
     Assistant,
-    Extra,
     Hints,
     Item,
     Request,
@@ -19,6 +18,7 @@ from turnscript.core.conversation import (
     Turn,
     text_content,
 )
+from turnscript.core.losses import Loss
 
 JOINS = frozenset(
     {
@@ -110,9 +110,15 @@ def slot_of(item: Item) -> str:
     return item.hints.slot if item.hints else ""
 
 
-def envelope_of(item: Item) -> Extra:
-    """Unnamed members of the message around the item."""
-    return item.hints.envelope if item.hints else {}
+def attribute_losses(items: Iterable[Item]) -> list[Loss]:
+    """Return a loss for each attribute of a transcript's tags that no format names: a body has no tags."""
+    detail = "a body has no place for the attributes of a tag"
+    return [
+        Loss(f"{item.at}.{key}", "dropped", detail)
+        for item in items
+        if item.hints is not None
+        for key in item.hints.attributes
+    ]
 
 
 def only_opened(request: Request) -> Item | None:

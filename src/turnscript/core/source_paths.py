@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import Any, Protocol
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from turnscript.core.conversation import (
@@ -33,9 +34,10 @@ from turnscript.core.conversation import (
     Thinking,
     ToolCall,
     ToolResult,
+    User,
 )
 from turnscript.core.json_text import NULL, Json, json_of, read_list, read_object, same
-from turnscript.core.losses import PARTS, Loss, UnnamedLoss
+from turnscript.core.losses import Loss, LossKind, UnnamedLoss
 from turnscript.core.losses import part_path as part_of_message
 
 Words = Mapping[str, str]
@@ -69,7 +71,6 @@ _FIRST_PARTS = (".content[0]", ".output[0]")
 _PART = re.compile(r"\.content\[(\d+)\]")
 _PART_OF_MESSAGE = re.compile(r"(\$\.messages\[\d+\])\.content\[(\d+)\]")
 _STEP = re.compile(r"\.[^.\[]+|\[\d+\]")
-_OF_PART = re.compile(r"(.*\.parts\[\d+\])\.(\w+)")
 _TOOLS = "$.tools["
 _BLOCK = re.compile(r"\.(?:content|parts)\[\d+\]$")
 
@@ -94,28 +95,34 @@ def content_path(item: Item) -> str:
 
 
 class Unplaced:
-    """The fields of items that a target has no member for, by the kind of item: what a source calls each, and why it
-    has no place there."""
+    """The fields that a target has no member for, by what has them (an item, a part, a tool, a setting), and why each
+    has no place there. A reason may name the value, and the kind of the loss where it is not dropped."""
 
     __slots__ = ("_kinds",)
 
-    def __init__(self, kinds: Mapping[type[Item], Mapping[str, tuple[str, str]]]) -> None:
-        # One look at all fields of an item: most say nothing.
+    def __init__(self, kinds: Mapping[type[Struct], Mapping[str, str | tuple[LossKind, str]]]) -> None:
+        # One look at all fields of a thing: most say nothing.
         self._kinds = {
-            kind: (attrgetter(*fields, "kind"), (*[None] * len(fields), kind.kind), tuple(fields.values()))
-            for kind, fields in kinds.items()
+            kind: (
+                attrgetter(*rows, "__class__"),
+                _unsaid(kind, rows),
+                [(field, *(told if isinstance(told, tuple) else ("dropped", told))) for field, told in rows.items()],
+            )
+            for kind, rows in kinds.items()
         }
 
-    def lose(self, item: Item, at: str, losses: list[Loss]) -> None:
-        """Report the fields that say something."""
-        get, nothing, told = self._kinds[type(item)]
-        said = get(item)
-        if said != nothing:
-            losses += [
-                Loss(f"{at}.{word}", "dropped", detail)
-                for value, (word, detail) in zip(said, told, strict=False)
-                if value is not None
-            ]
+    def said_by(self, thing: Struct) -> Sequence[tuple[str, LossKind, str]]:
+        """Return the fields of a thing that say something and have no place, each with what is told of it."""
+        found = self._kinds.get(type(thing))
+        if found is None or (said := found[0](thing)) == found[1]:
+            return ()
+        rows = zip(found[2], said, found[1], strict=False)
+        return [(field, kind, detail.format(value)) for (field, kind, detail), value, usual in rows if value != usual]
+
+
+def _unsaid(kind: type[Struct], fields: Iterable[str]) -> tuple[Any, ...]:
+    usual = {field.name: field.default for field in msgspec.structs.fields(kind)}
+    return (*(usual[field] for field in fields), kind)
 
 
 def not_here(target: str, path: str, value: Json | None = None) -> Loss:
@@ -238,10 +245,13 @@ def message_path(at: str) -> str:
     return at[: at.find("]") + 1] or at
 
 
-def member_path(request: Request, at: str, member: str) -> str:
-    """The source path of a member of the part or item at `at`: `image.detail`."""
-    kind, _, name = member.partition(".")
-    return at + _worded(request.words, kind, f".{name}")
+def member_path(words: Words, thing: Struct, at: str, field: str) -> str:
+    """The source path of a field of an item, or of the part that stands at a path. The name of who speaks is that of
+    the message; what a thought is of is its kind."""
+    at = at or thing.at if isinstance(thing, Item) else at
+    if field == "name" and isinstance(thing, System | User | Assistant):
+        return f"{message_path(at)}.name"
+    return f"{at}.kind" if field == "of" else at + _worded(words, _kind(thing), f".{field}")
 
 
 def in_source_words(request: Request, losses: list[Loss]) -> list[Loss]:
@@ -313,19 +323,8 @@ def _leaves(value: Json, at: str, key: str, words: Words) -> list[str]:
 
 
 def at_source(request: Request, losses: list[Loss]) -> list[Loss]:
-    """Losses of a writer who knows the source's words for items: members of tools, and texts without parts there. Of an
-    item that is a part in its source, the members have the words of its API."""
-    found: list[Loss] = []
-    kinds: dict[str, str] = {}
-    for loss in losses:
-        if type(loss) is Loss and (member := _OF_PART.fullmatch(loss.path)) and loss.path.startswith(tuple(PARTS)):
-            kinds = kinds or {item.at: item.kind for item in request.items}
-            word = _worded(request.words, kinds.get(member[1], ""), f".{member[2]}")
-            found.append(_at(loss, f"{member[1]}{word}"))
-        elif loss.path.startswith(_TOOLS):
-            found.append(_tool_in_words(loss, request))
-        else:
-            found.append(loss if type(loss) is Loss else _plain(loss))
+    """Losses of a writer who knows the source's words for items: members of tools, and texts without parts there."""
+    found = [_tool_in_words(loss, request) if loss.path.startswith(_TOOLS) else _plain(loss) for loss in losses]
     return texts_in_source(request, _members_beside(request, found))
 
 
@@ -421,7 +420,7 @@ class Slices:
     the body says, that goes back to the API of origin as it came, whatever shape it has. All else is written anew.
 
     `said` is what reading the body gives, `members` are its members as they came, `places` where in it items stand that
-    were read elsewhere.
+    were read elsewhere. Without members there is no such body, and everything is written anew.
     """
 
     __slots__ = ("_groups", "_lists", "_places", "members", "said")
@@ -437,6 +436,9 @@ class Slices:
 
     def runs(self, items: Sequence[Item]) -> Runs:
         """Yield items in runs: those of a message that is as it came with its slice, and all between with None."""
+        if not self._groups and items:
+            yield None, items
+            return
         anew: list[Item] = []
         for path, run in self._messages(items):
             before = self._groups.get(path)
@@ -452,6 +454,8 @@ class Slices:
 
     def settings(self, request: Request, options: Iterable[Option]) -> dict[str, Json | None]:
         """Return the members that settings came as, of which nothing has changed; None where there was no member."""
+        if not self.members:
+            return {}
         said = self.said
         changed = {
             field
@@ -465,14 +469,20 @@ class Slices:
         }
 
     def place(self, item: Item) -> str:
-        """Return where an item stands in the body, or stood where it was read."""
-        return self._places.get(item.at, item.at)
+        """Return where an item stands in the body, or stood where it was read; empty where there is none."""
+        return self._places.get(item.at, item.at) if self.members else ""
 
     def member(self, name: str, items: Sequence[Item]) -> Json | None:
         """Return a member as it came, if it says these items and no other."""
         at = f"$.{name}"
         said = [item for item in self.said.items if item.at == at or item.at.startswith(f"{at}[")]
         return self.members[name] if said and _are_same(items, said) else None
+
+    def tools(self, request: Request, *names: str) -> dict[str, Json] | None:
+        """Return the members that hold tools as they came, if they still say all tools of the request."""
+        if not self.said.tools or self.said.tools != request.tools:
+            return None
+        return {name: self.members[name] for name in names if name in self.members and name not in request.extra}
 
     def _messages(self, items: Sequence[Item]) -> Iterator[tuple[str, list[Item]]]:
         run: list[Item] = []
@@ -492,6 +502,10 @@ class Slices:
         if name not in self._lists:
             self._lists[name] = read_list(self.members[name])
         return self._lists[name][int(index[:-1])]
+
+
+NO_SLICES = Slices(Request(), {}, {})
+"""What is kept of a request that is written to another API, or from none."""
 
 
 def _are_same(items: Sequence[Item], before: Sequence[Item]) -> bool:
@@ -604,7 +618,7 @@ def _path(item: Item, member: str, words: Words, body: _Body, *, unnamed: bool) 
         return content_path(item)
     if item.at.endswith(".function_call"):  # the one call whose members stand in no object of their own
         return item.at + member
-    kind = "custom_call" if isinstance(item, ToolCall) and item.custom else item.kind
+    kind = _kind(item)
     if item.hints is not None and f"{item.hints.slot}{member}" in words:
         kind = item.hints.slot
     path = item.at + _worded(words, kind, member)
@@ -612,8 +626,11 @@ def _path(item: Item, member: str, words: Words, body: _Body, *, unnamed: bool) 
     return own if body.get(path) is None and body.get(own) is not None else path
 
 
-def _kind(part: Part) -> str:
-    return type(part).__name__.lower()
+def _kind(thing: Struct) -> str:
+    """Return what words call an item or a part."""
+    if isinstance(thing, Item):
+        return "custom_call" if isinstance(thing, ToolCall) and thing.custom else thing.kind
+    return type(thing).__name__.lower()
 
 
 def _worded(words: Words, kind: str, member: str) -> str:

@@ -41,7 +41,7 @@ from turnscript.apis.anthropic_messages.settings import OLD_FORMAT, OPTIONS
 from turnscript.apis.anthropic_messages.stream_reading import IDLE, Message, claims_event
 from turnscript.apis.anthropic_messages.stream_writing import StreamWriter
 from turnscript.apis.anthropic_messages.tools import TOOLS, ToolWriter, tools_of
-from turnscript.apis.anthropic_messages.writing import JOINS, Writer
+from turnscript.apis.anthropic_messages.writing import JOINS, UNPLACED, Writer
 from turnscript.apis.api import OFFICIAL, SEED, Api, Body, Option, Rendering, Reply
 from turnscript.apis.shared.stream_reader import StreamReader
 from turnscript.core.call_pairing import drop_generated_ids
@@ -186,6 +186,7 @@ class AnthropicMessages(Api):
         **dict.fromkeys(_UNNAMED.split(), Json),
     }
     words = WORDS
+    unplaced = UNPLACED
     has_objects = True
 
     def read(self, members: dict[str, Any], request: Request) -> None:
@@ -219,7 +220,7 @@ class AnthropicMessages(Api):
         rendering.lose_end()
         if "max_tokens" in body:
             _report_prefill(writer, body["messages"])
-        kept = None if writer.changes else rendering.kept_tools("tools")
+        kept = None if writer.changes else rendering.slices.tools(rendering.request, "tools")
         if kept is not None:
             body |= kept
         elif rendering.request.tools or writer.changes:
@@ -285,7 +286,7 @@ def _report_prefill(writer: Writer, messages: Sequence[Any]) -> None:
         return
     last = writer.spoken
     if last is not None and not last.open:
-        writer.lose(last, "", "approximated", "the model continues a last text of its own here")
+        writer.rendering.lose(last.at, "approximated", "the model continues a last text of its own here")
 
 
 def _pair(request: Request) -> None:

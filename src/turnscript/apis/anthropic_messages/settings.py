@@ -221,10 +221,7 @@ def _format(rendering: Rendering) -> Body | None:
         detail = f"{rendering.target} takes a JSON schema and nothing else, not {form.type!r}"
         rendering.lose_setting("response_format", "dropped", detail)
         return None
-    named = {"name": form.name, "strict": form.strict, "description": form.description}
-    for key, value in named.items():
-        if value is not None:
-            rendering.lose(f"{path}.{key}", "dropped", "only the schema has a place here")
+    rendering.lose_unplaced(form, path)
     body: Body = {"type": form.type, "schema": form.schema}
     rendering.put_extra(body, form.extra, path)
     return body

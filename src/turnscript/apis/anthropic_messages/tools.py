@@ -9,9 +9,9 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from turnscript.apis.api import Body, Rendering, extra_of
-from turnscript.apis.shared.tool_choices import name_of
+from turnscript.apis.shared.tool_choices import inner_tools, name_of
 from turnscript.core.conversation import Tool, ToolsChange
-from turnscript.core.json_text import Json, json_of, read_list, read_object
+from turnscript.core.json_text import NULL, Json, json_of, read_list, read_object
 from turnscript.core.wire import Reader, Wire, missing
 
 FUNCTION = "function"
@@ -59,19 +59,11 @@ def _tool(wire: ToolMember, index: int) -> Tool:
         tool.extra |= {name: value for name, value in said if value is not UNSET}
     if wire.type is not UNSET:
         tool.type = FUNCTION if wire.type == "custom" else wire.type
-    _place_schema(tool, wire.input_schema)
+    if wire.input_schema is not UNSET and wire.input_schema != NULL:
+        tool.parameters = wire.input_schema
     if tool.name is None and tool.type == FUNCTION:
         raise missing(f"$.tools[{index}]", "name", "a string")
     return tool
-
-
-def _place_schema(tool: Tool, schema: Json | UnsetType) -> None:
-    if schema is UNSET:
-        return
-    if bytes(schema) == b"null":
-        tool.extra["input_schema"] = schema
-    else:
-        tool.parameters = schema
 
 
 class ToolWriter:
@@ -81,10 +73,10 @@ class ToolWriter:
         self.rendering = rendering
         self._allowed: set[str] = set()
 
-    def write(self, changes: Sequence[tuple[ToolsChange, str]]) -> list[Body]:
+    def write(self, changes: Sequence[ToolsChange]) -> list[Body]:
         """All definitions, those that came later in the conversation included."""
         tools = self.rendering.request.tools
-        self._allowed = self._names_allowed([*tools, *(tool for change, _ in changes for tool in change.added)])
+        self._allowed = self._names_allowed([*tools, *(tool for change in changes for tool in change.added)])
         written: list[Body] = []
         for index, tool in enumerate(tools):
             at = f"$.tools[{index}]"
@@ -96,8 +88,8 @@ class ToolWriter:
                 written += self._one(tool, at)
         if changes:
             names = {tool.name for tool in tools if tool.name is not None}
-            for change, place in changes:
-                written += self._change(change, place, names)
+            for change in changes:
+                written += self._change(change, names)
         return written
 
     def _names_allowed(self, tools: Sequence[Tool]) -> set[str]:
@@ -117,8 +109,8 @@ class ToolWriter:
         self.rendering.lose(at, "dropped", "tool_choice allows only other tools, and there is no such choice here")
         return True
 
-    def _change(self, change: ToolsChange, place: str, names: set[str]) -> Iterator[Body]:
-        lose = self.rendering.lose
+    def _change(self, change: ToolsChange, names: set[str]) -> Iterator[Body]:
+        lose, place = self.rendering.lose, change.at
         for index, tool in enumerate(change.added):
             at = f"{place}.tools[{index}]"
             if tool.name in names:
@@ -156,13 +148,7 @@ class ToolWriter:
 
     def _flat(self, tool: Tool, at: str) -> Iterator[Body]:
         """The tools of a namespace, with its name in theirs."""
-        self.rendering.lose(at, "renamed", f"there are no namespaces here: its tools are called '{tool.name}__...'")
-        if tool.description is not None:
-            self.rendering.lose(f"{at}.description", "dropped", "there are no namespaces here")
-        for extra in (tool.extra, tool.envelope):
-            self.rendering.put_extra({}, extra, at)
-        for index, inner in enumerate(tool.tools):
-            place = f"{at}.tools[{index}]"
+        for inner, place in inner_tools(self.rendering, tool, at):
             if not self._is_left_out(inner, place, tool.name):
                 yield from self._one(inner, place, f"{tool.name}__")
 
@@ -176,7 +162,7 @@ class ToolWriter:
             parameters = None
         if parameters is not None:
             body["input_schema"] = self._typed(parameters, at) if self.rendering.foreign else parameters
-        elif self.rendering.foreign or "input_schema" not in tool.extra:
+        else:
             self.rendering.lose(at, "invented", "a schema is required here: any object")
             body["input_schema"] = {"type": "object"}
         return self._rest(body, tool, at)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable, Sequence
-from functools import partial
+from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from turnscript.apis.anthropic_messages.blocks import content_text
 from turnscript.apis.api import SEED, Body, Rendering
 from turnscript.core import message_groups as grouping
-from turnscript.core.call_pairing import call_ids, distinct_ids, legal_id, told
+from turnscript.core.call_pairing import distinct_ids, legal_id
 from turnscript.core.conversation import (
     Assistant,
     Audio,
@@ -27,6 +27,7 @@ from turnscript.core.conversation import (
     Part,
     Raw,
     Refusal,
+    ResponseFormat,
     System,
     Text,
     Thinking,
@@ -38,9 +39,8 @@ from turnscript.core.conversation import (
 )
 from turnscript.core.data_urls import data_url, is_data_url, taken_apart
 from turnscript.core.json_text import Json, is_object, read_object
-from turnscript.core.losses import LossKind
 from turnscript.core.message_groups import group, side_of
-from turnscript.core.source_paths import NOT_HERE, Unplaced, message_path, part_path
+from turnscript.core.source_paths import NOT_HERE, Unplaced, part_path
 
 _PLAIN = "text/plain"
 Media = TypeVar("Media", Image, Document)
@@ -54,7 +54,7 @@ def is_plain_block(block: Any) -> bool:
 class PartWriter:
     """Writes the parts of one request; `place` tells where an item stood in its source."""
 
-    def __init__(self, rendering: Rendering, place: Callable[[Item], str]) -> None:
+    def __init__(self, rendering: Rendering, place: Callable[[Item], str] = attrgetter("at")) -> None:
         self.rendering = rendering
         self.place = place
 
@@ -77,8 +77,7 @@ class PartWriter:
         if source is None:
             return None
         block: Body = {"type": "image", "source": source}
-        if part.detail is not None:
-            self.rendering.lose_member(path, "image.detail", "dropped", "a picture has no detail level here")
+        self.rendering.lose_unplaced(part, path)
         self.rendering.put_extra(block, part.extra, path)
         return block
 
@@ -121,9 +120,9 @@ class PartWriter:
             return part.title
         if part.title is not None:
             why = "a document has a title here, no file name"
-            self.rendering.lose_member(path, "document.filename", "dropped", why)
+            self.rendering.lose_member(part, "filename", "dropped", why, path)
             return part.title
-        self.rendering.lose_member(path, "document.filename", "renamed", "the file name becomes the title")
+        self.rendering.lose_member(part, "filename", "renamed", "the file name becomes the title", path)
         return part.filename
 
     def _apart(self, part: Media, path: str) -> Media:
@@ -145,8 +144,7 @@ class PartWriter:
         """Where the bytes are: the first of data, URL and file id that is given."""
         given = [name for name in ("data", "url", "file_id") if getattr(part, name) is not None]
         for name in given[1:]:
-            member = f"{type(part).__name__.lower()}.{name}"
-            self.rendering.lose_member(path, member, "dropped", f"only its {given[0]} is sent")
+            self.rendering.lose_member(part, name, "dropped", f"only its {given[0]} is sent", path)
         if not given:
             self.rendering.lose(path, "dropped", "it has no data, no URL and no file id")
             return None
@@ -201,15 +199,31 @@ JOINS = grouping.JOINS | {("tool_result", "tool_result")}
 SIDES = {**grouping.SIDES, "tool_result": "user"}
 
 _NOT_HERE = f"anthropic-messages {NOT_HERE}"
-_NAMED = {field: (field, _NOT_HERE) for field in ("name", "id")}
+_NAMED = {"name": _NOT_HERE, "id": _NOT_HERE}
+_PROOF = "a proof is only for the API that made it"
+_SCHEMA_ALONE = "only the schema has a place here"
 UNPLACED = Unplaced(
     {
-        System: _NAMED,
+        System: {"role": ("renamed", "anthropic-messages has no role {!r}: system"), **_NAMED},
         User: _NAMED,
-        Assistant: {**_NAMED, "phase": ("phase", _NOT_HERE)},
-        Thinking: {"encrypted": ("encrypted_content", _NOT_HERE), "id": ("id", _NOT_HERE)},
-        ToolCall: {"item_id": ("id", _NOT_HERE)},
-        ToolResult: {"item_id": ("id", _NOT_HERE), "namespace": ("namespace", _NOT_HERE)},
+        Assistant: {**_NAMED, "phase": _NOT_HERE},
+        Thinking: {
+            "redacted": _PROOF,
+            "encrypted": _NOT_HERE,
+            "id": _NOT_HERE,
+            "of": ("approximated", "{!r} becomes ordinary thinking"),
+        },
+        ToolCall: {
+            "item_id": _NOT_HERE,
+            "namespace": ("renamed", "there are no namespaces here: it begins the name of the tool"),
+        },
+        ToolResult: {
+            "item_id": _NOT_HERE,
+            "namespace": _NOT_HERE,
+            "custom": ("approximated", "the result of a function: there are no free-text tools here"),
+        },
+        Image: {"detail": "a picture has no detail level here"},
+        ResponseFormat: dict.fromkeys(("name", "strict", "description"), _SCHEMA_ALONE),
     }
 )
 
@@ -222,13 +236,8 @@ def no_arguments(call: ToolCall) -> bool:
     return not call.custom and not call.arguments.strip(" \t\r\n")
 
 
-def place_among(items: Sequence[Item], item: Item) -> str:
-    """The place of an item in its source, or among the others if it was put there by hand."""
-    return item.at or next(f"items[{index}]" for index, one in enumerate(items) if one is item)
-
-
 class Writer:
-    """Writes the items of one request. Afterwards `changes` holds the tools added or removed on the way, and where, and
+    """Writes the items of one request. Afterwards `changes` holds the tools added or removed on the way, and
     `spoken` the last item of which the assistant says anything."""
 
     def __init__(self, rendering: Rendering) -> None:
@@ -237,56 +246,33 @@ class Writer:
         self.foreign = rendering.foreign
         self.own = rendering.request.origin == rendering.origin
         self.seed = rendering.profile == SEED
-        # A method of its own for the places would hold all in a circle, which only the collector of garbage opens.
-        self.parts = PartWriter(rendering, partial(place_among, self.items))
+        self.parts = PartWriter(rendering)
         self.crowded = self.blank = False
-        self.changes: list[tuple[ToolsChange, str]] = []
+        self.changes: list[ToolsChange] = []
         self.spoken: Assistant | None = None
-        self._ids: dict[int, str] | None = None
         self._called: set[str] = set()
         self._distinct: dict[int, str] | None = None  # once two calls have the same id
         self._names: dict[str, str] = {}
 
     # Losses and ids.
 
-    def at(self, item: Item) -> str:
-        """The place of an item in its source."""
-        return place_among(self.items, item)
-
-    def lose(self, item: Item, member: str, kind: LossKind, detail: str) -> None:
-        """Report a difference in an item, or in one member of it (`.name`)."""
-        self.rendering.lose(f"{self.at(item)}{member}", kind, detail)
-
-    def _lose_unplaced(self, item: Item) -> None:
-        """Report all fields of the item that nothing here has."""
-        UNPLACED.lose(item, self.at(item), self.rendering.losses)
-
-    def _source_id(self, item: ToolCall | ToolResult) -> str:
-        if item.id is not None:
-            return item.id
-        if self._ids is None:
-            ids = call_ids(self.items)
-            self._ids = {id(one): ids[index] for index, one in enumerate(self.items) if index in ids}
-        return self._ids[id(item)]
-
     def _id(self, item: ToolCall | ToolResult) -> str:
-        source = item.id if item.id is not None else self._source_id(item)
-        # In a request of this API it was generated before.
-        if item.id is None and not self.own and (detail := told(self.rendering.request, item, source)):
-            self.lose(item, "", "invented", detail)
+        source = self.rendering.told_id(item)
         legal = legal_id(source)
         if legal != source:
-            self.lose(item, "", "renamed", f"the id {source!r} has characters that are not allowed here: {legal!r}")
+            self.rendering.lose(
+                item.at, "renamed", f"the id {source!r} has characters that are not allowed here: {legal!r}"
+            )
         if self._distinct is None:
             if not isinstance(item, ToolCall):
                 return legal
             if legal not in self._called:
                 self._called.add(legal)
                 return legal
-            self._distinct = distinct_ids(self.items, lambda one: legal_id(self._source_id(one)))
+            self._distinct = distinct_ids(self.items, lambda one: legal_id(self.rendering.call_id(one)))
         distinct = self._distinct.get(id(item), legal)
         if distinct != legal:
-            self.lose(item, "", "renamed", TAKEN.format(legal, distinct))
+            self.rendering.lose(item.at, "renamed", TAKEN.format(legal, distinct))
         return distinct
 
     # The order of things.
@@ -299,15 +285,14 @@ class Writer:
         if self.seed or self.rendering.flags["mid_system"] == "hoist":
             top = top + self._hoisted(items)
             items = [item for item in items if not isinstance(item, System)]
-        slices = self.rendering.slices
-        system: Any = slices.member("system", top) if slices is not None else None
+        system: Any = self.rendering.slices.member("system", top)
         if system is None:
             system = self._system([item for item in top if isinstance(item, System)])
         if system is not None:
             body["system"] = system
         messages: list[Any] = []
         called: set[str] = set()  # the calls of a message that is as it came
-        for value, run in self.rendering.runs(items):
+        for value, run in self.rendering.slices.runs(items):
             if value is None:
                 messages += self._arranged(run, called)
                 called = set()
@@ -327,16 +312,17 @@ class Writer:
 
     def _leading(self, items: Sequence[Item]) -> int:
         """How many items at the start make up the top-level `system`."""
-        slices = self.rendering.slices
         for index, item in enumerate(items):
-            if not isinstance(item, System) or (slices is not None and slices.place(item).startswith("$.messages[")):
+            if not isinstance(item, System) or self.rendering.slices.place(item).startswith("$.messages["):
                 return index
         return len(items)
 
     def _hoisted(self, items: Sequence[Item]) -> list[Item]:
         moved: list[Item] = [item for item in items if isinstance(item, System)]
         for item in moved:
-            self.lose(item, "", "moved", "to the top-level system, which the model reads before everything else")
+            self.rendering.lose(
+                item.at, "moved", "to the top-level system, which the model reads before everything else"
+            )
         return moved
 
     def _without_strangers(self, items: Sequence[Item]) -> list[Item]:
@@ -344,7 +330,7 @@ class Writer:
         kept = []
         for item in items:
             if type(item) is Opaque and self.foreign:
-                self.lose(item, "", "dropped", f"{self.rendering.target} has nothing like {item.type!r}")
+                self.rendering.lose(item.at, "dropped", f"{self.rendering.target} has nothing like {item.type!r}")
             else:
                 kept.append(item)
         return kept
@@ -360,20 +346,20 @@ class Writer:
                 if not in_turn:
                     open_calls, in_turn = set(), True
                 if isinstance(item, ToolCall):
-                    open_calls.add(self._source_id(item))
+                    open_calls.add(self.rendering.call_id(item))
                 ordered.append(item)
                 front = len(ordered)
                 continue
             in_turn = False
-            if isinstance(item, ToolResult) and self._source_id(item) in open_calls:
+            if isinstance(item, ToolResult) and self.rendering.call_id(item) in open_calls:
                 if front < len(ordered):
-                    self.lose(item, "", "moved", "results come directly after their calls here")
+                    self.rendering.lose(item.at, "moved", "results come directly after their calls here")
                     parted = ordered[-1]
                 ordered.insert(front, item)
                 front += 1
             else:
                 if parted is not None and parted is ordered[-1] and isinstance(item, User):
-                    self.lose(item, "", "approximated", "joined with the text before the results between them")
+                    self.rendering.lose(item.at, "approximated", "joined with the text before the results between them")
                 ordered.append(item)
         return ordered
 
@@ -385,19 +371,17 @@ class Writer:
         for item in items:
             found = self._system_blocks(item)
             if item.extra:
-                self.rendering.put_extra(
-                    found[0] if found and type(found[0]) is dict else {}, item.extra, self.at(item)
-                )
+                self.rendering.put_extra(found[0] if found and type(found[0]) is dict else {}, item.extra, item.at)
             blocks += found
         if not blocks:
             return None
         if not self.seed and self._as_blocks(items, blocks):
             for item in items:
                 if len(item.content) > 1:
-                    self.lose(item, "", "approximated", "each part becomes a system block of its own")
+                    self.rendering.lose(item.at, "approximated", "each part becomes a system block of its own")
             return blocks
         for item in items if len(items) > 1 else ():
-            self.lose(item, "", "approximated", "joined to the other system texts by blank lines")
+            self.rendering.lose(item.at, "approximated", "joined to the other system texts by blank lines")
         return "\n\n".join([block["text"] for block in blocks])
 
     def _as_blocks(self, items: Sequence[System], blocks: Sequence[Any]) -> bool:
@@ -407,9 +391,7 @@ class Writer:
         return (len(items) == 1 and len(blocks) > 1) or not all(map(is_plain_block, blocks))
 
     def _system_blocks(self, item: System) -> list[Any]:
-        if item.role != "system":
-            self.lose(item, ".role", "renamed", f"{self.rendering.target} has no role {item.role!r}: system")
-        self._lose_unplaced(item)
+        self.rendering.lose_unplaced(item)
         blocks = []
         for index, part in enumerate(item.content):
             block = self._block(part, item, index)
@@ -420,7 +402,7 @@ class Writer:
             if block is not None:
                 blocks.append(block)
         if not blocks:
-            self.lose(item, "", "dropped", "a system text needs text here")
+            self.rendering.lose(item.at, "dropped", "a system text needs text here")
         return blocks
 
     def _system_text(self, block: Any, path: str) -> Any:
@@ -440,7 +422,7 @@ class Writer:
             return None
         message: Body = {"role": "system", "content": blocks}
         if item.extra:
-            self.rendering.put_extra(message, item.extra, self.at(item))
+            self.rendering.put_extra(message, item.extra, item.at)
         return message
 
     # Messages.
@@ -452,7 +434,7 @@ class Writer:
             return self._system_message(cast("System", first))
         side = side_of(first, SIDES)
         if kind is ToolsChange:
-            self.changes.append((cast("ToolsChange", first), self.at(first)))
+            self.changes.append(cast("ToolsChange", first))
             return None
         if kind is Opaque and not side:
             return cast("Opaque", first).value
@@ -461,15 +443,14 @@ class Writer:
         self.crowded, self.blank, spoken = len(items) > 1, False, self.spoken
         for item in items:
             _BLOCKS[type(item)](self, item, blocks, message)
-            if item.hints is not None and item.hints.envelope:
-                self.rendering.put_envelope(message, item, message_path(self.at(item)))
+            self.rendering.put_envelope(message, item)
         if self.blank and _is_blank(blocks):
             blocks[:] = [block for block in blocks if not is_text(block)]
             self._lose_blanks(items)
             self.spoken = spoken
         if not blocks:
             if len(items) == 1 and isinstance(first, User | Assistant):
-                self.lose(first, "", "dropped", "a message without content is not accepted here")
+                self.rendering.lose(first.at, "dropped", "a message without content is not accepted here")
             return None
         return message
 
@@ -484,10 +465,10 @@ class Writer:
             if block is not None:
                 blocks.append(block)
         if self.crowded and not item.content:
-            self.lose(item, ".content", "dropped", "a text without parts is nothing here")
+            self.rendering.lose_member(item, "content", "dropped", "a text without parts is nothing here")
         if item.extra:
-            self.rendering.put_extra(message, item.extra, self.at(item))
-        self._lose_unplaced(item)
+            self.rendering.put_extra(message, item.extra, item.at)
+        self.rendering.lose_unplaced(item)
         if isinstance(item, Assistant):
             self.spoken = item if len(blocks) > before else self.spoken
 
@@ -515,7 +496,7 @@ class Writer:
         if block is None:
             return
         if item.extra:
-            self.rendering.put_extra(block, item.extra, self.at(item))
+            self.rendering.put_extra(block, item.extra, item.at)
         blocks.append(block)
 
     def _thought(self, item: Thinking) -> Body | None:
@@ -525,23 +506,20 @@ class Writer:
         texts = [part.text for part in item.content if isinstance(part, Text)]
         texts = self._foreign_thought(item, texts)
         if not any(texts) and not (proved and item.signature):
-            self.lose(item, "", "dropped", "a thought without text is nothing here")
+            self.rendering.lose(item.at, "dropped", "a thought without text is nothing here")
             return None
         block: Body = {"type": "thinking", "thinking": "".join(texts)}
         if item.signature is not None and proved:
             block["signature"] = item.signature
-        elif self.foreign or "signature" not in item.extra:
+        else:
             block["signature"] = ""
         return block
 
     def _foreign_thought(self, item: Thinking, texts: list[str]) -> list[str]:
         """The texts of a thought that this API did not think, everything else about it reported."""
-        for name, proof in (("data", item.redacted), ("signature", None if self.rendering.proved else item.signature)):
-            if proof is not None:
-                self.lose(item, f".{name}", "dropped", "a proof is only for the API that made it")
-        self._lose_unplaced(item)
-        if item.of != "reason":
-            self.lose(item, "", "approximated", f"{item.of!r} becomes ordinary thinking")
+        if item.signature is not None and not self.rendering.proved:
+            self.rendering.lose_member(item, "signature", "dropped", _PROOF)
+        self.rendering.lose_unplaced(item)
         self._merged(item, len(item.content), texts)
         for index, part in enumerate(item.content):
             if part.extra:
@@ -549,40 +527,35 @@ class Writer:
         if not item.summary:
             return texts
         if any(texts):
-            self.lose(item, ".summary", "dropped", "a thought has its text or a summary here, not both")
+            self.rendering.lose_member(item, "summary", "dropped", "a thought has its text or a summary here, not both")
             return texts
-        self.lose(item, ".summary", "approximated", "the summary stands for the thought")
+        self.rendering.lose_member(item, "summary", "approximated", "the summary stands for the thought")
         return ["\n\n".join([part.text for part in item.summary if isinstance(part, Text)])]
 
     def _merged(self, item: Item, parts: int, texts: Sequence[str]) -> None:
         if parts > 1 or parts != len(texts):
-            self.lose(item, "", "approximated", "its parts become one text")
+            self.rendering.lose(item.at, "approximated", "its parts become one text")
 
     def _tool_use(self, item: ToolCall, blocks: list[Any], message: Body) -> None:
-        block: Body = {"type": "tool_use", "id": self._id(item), "name": item.name}
+        name = item.name if item.namespace is None else f"{item.namespace}__{item.name}"
+        block: Body = {"type": "tool_use", "id": self._id(item), "name": name}
         if no_arguments(item):
-            self.lose(item, "", "approximated", NO_ARGUMENTS)
+            self.rendering.lose(item.at, "approximated", NO_ARGUMENTS)
             block["input"] = Json(b"{}")
         elif item.custom or not is_object(item.arguments):
             why = "free text becomes" if item.custom else "arguments that are not a JSON object become"
-            self.lose(item, "", "approximated", f"{why} an object with one string, 'input'")
+            self.rendering.lose(item.at, "approximated", f"{why} an object with one string, 'input'")
             block["input"] = {"input": item.arguments}
         else:
             text = item.arguments.strip(" \t\r\n")
             block["input"] = Json(text.encode())
             if len(text) != len(item.arguments):
-                self.lose(item, "", "approximated", "white space around the arguments is no part of an object")
+                self.rendering.lose(item.at, "approximated", "white space around the arguments is no part of an object")
         if item.extra:
-            self.rendering.put_extra(block, item.extra, self.at(item))
-        self._foreign_call(item, block)
+            self.rendering.put_extra(block, item.extra, item.at)
+        self._names[self.rendering.call_id(item)] = item.name
+        self.rendering.lose_unplaced(item)
         blocks.append(block)
-
-    def _foreign_call(self, item: ToolCall, block: Body) -> None:
-        self._names[self._source_id(item)] = item.name
-        self._lose_unplaced(item)
-        if item.namespace is not None:
-            block["name"] = f"{item.namespace}__{item.name}"
-            self.lose(item, "", "renamed", f"the tool is called {block['name']!r}: there are no namespaces here")
 
     def _tool_result(self, item: ToolResult, blocks: list[Any], message: Body) -> None:
         block: Body = {"type": "tool_result", "tool_use_id": self._id(item)}
@@ -596,9 +569,11 @@ class Writer:
             if item.status in ("error", "ok"):
                 block["is_error"] = item.status == "error"
             else:
-                self.lose(item, ".status", "dropped", "a result has failed or not here, and nothing else")
+                self.rendering.lose_member(
+                    item, "status", "dropped", "a result has failed or not here, and nothing else"
+                )
         if item.extra:
-            self.rendering.put_extra(block, item.extra, self.at(item))
+            self.rendering.put_extra(block, item.extra, item.at)
         self._foreign_result(item)
         blocks.append(block)
 
@@ -614,12 +589,10 @@ class Writer:
         return parts
 
     def _foreign_result(self, item: ToolResult) -> None:
-        source = self._source_id(item)
-        if item.name is not None and item.name != self._names.get(source) and "name" not in item.extra:
-            self.lose(item, ".name", "dropped", _NOT_HERE)
-        self._lose_unplaced(item)
-        if item.custom:
-            self.lose(item, "", "approximated", "the result of a function: there are no free-text tools here")
+        source = self.rendering.call_id(item)
+        if item.name is not None and item.name != self._names.get(source):
+            self.rendering.lose_member(item, "name", "dropped", _NOT_HERE)
+        self.rendering.lose_unplaced(item)
 
 
 def is_text(block: Any) -> bool:

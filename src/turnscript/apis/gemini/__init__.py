@@ -32,7 +32,7 @@ from turnscript.apis.gemini.answers import (
     StreamWriter,
     error_bytes,
 )
-from turnscript.apis.gemini.contents import Writer, read_contents, read_system
+from turnscript.apis.gemini.contents import UNPLACED, Writer, read_contents, read_system
 from turnscript.apis.gemini.objects import ORIGIN, WORDS, is_list, is_object, respelled
 from turnscript.apis.gemini.options import OPTIONS, read_tools, write_tools
 from turnscript.apis.serving import ModelCard, PathForm, Serving, unasked
@@ -99,6 +99,7 @@ class Gemini(Api):
     serving = SERVING
     options: ClassVar[Sequence[Option]] = OPTIONS
     words = WORDS
+    unplaced = UNPLACED
     signs: ClassVar[Mapping[str, int]] = {"contents": 2}
     answer_signs: ClassVar[Mapping[str, int]] = {"candidates": 2, "promptFeedback": 2, "usageMetadata": 1}
     has_objects = True
@@ -124,9 +125,8 @@ class Gemini(Api):
         """Instructions, contents and tools."""
         writer = Writer(rendering, rendering.request.items)
         writer.write(body)
-        if not writer.native:
-            rendering.lose_end()
-        write_tools(body, writer)
+        rendering.lose_end()
+        write_tools(body, rendering, writer.changes)
 
     def parse_response(self, body: Source) -> Response:
         """A whole answer, of several candidates the first; or a stream that is an array."""

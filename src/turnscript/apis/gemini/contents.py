@@ -26,9 +26,12 @@ from turnscript.core.conversation import (
     Part,
     Raw,
     Refusal,
+    ResponseFormat,
     System,
     Text,
     Thinking,
+    ThinkingMode,
+    Tool,
     ToolCall,
     ToolResult,
     ToolsChange,
@@ -38,9 +41,9 @@ from turnscript.core.conversation import (
 from turnscript.core.data_urls import is_data_url, split_data_url
 from turnscript.core.json_text import NULL, Json, read_list, read_object, safe_json_string
 from turnscript.core.json_text import is_object as is_object_text
-from turnscript.core.message_groups import group, hints, mark_turns, slot_of
+from turnscript.core.message_groups import group, hints, mark_turns
 from turnscript.core.signatures import VERSION
-from turnscript.core.source_paths import message_path, part_path
+from turnscript.core.source_paths import Unplaced, part_path
 from turnscript.core.validation import kind_of, text_only
 from turnscript.core.wire import mismatch, missing
 
@@ -58,8 +61,8 @@ DATA = [
 """The members of which a part has one."""
 
 SIGNATURE = "thoughtSignature"
-MODEL, USER, ABSENT = "model", "user", "absent"
-_SIDES = {MODEL: "assistant", USER: "user", "function": "user", ABSENT: "user", "null": "user"}
+MODEL, USER = "model", "user"
+_SIDES = {MODEL: "assistant", USER: "user", "function": "user"}
 JOINS = grouping.JOINS | {
     ("tool_result", "tool_result"),
     ("thinking", "thinking"),
@@ -86,8 +89,8 @@ def read_contents(value: Json | None, items: list[Item]) -> None:
 def read_content(value: Json, at: str) -> list[Item]:
     """The items of a content."""
     members = members_of(value, at)
-    said, parts = members.get("role"), members.get("parts")
-    role = text_in(members, "role") if said is not None and said != NULL else ABSENT if said is None else "null"
+    parts = members.get("parts")
+    role = USER if members.get("role", NULL) == NULL else text_in(members, "role")
     if role not in _SIDES or not is_list(parts):
         return [Opaque(type="content", value=value, at=at)]
     side = _SIDES[role]
@@ -106,8 +109,6 @@ def read_content(value: Json, at: str) -> list[Item]:
     rest = without(members, ("role", "parts"))
     if rest:
         hints(items[0]).envelope = rest
-    if role not in (MODEL, USER):
-        hints(items[0]).slot = role
     return items
 
 
@@ -121,11 +122,8 @@ def read_system(value: Json | None, items: list[Item]) -> bool:
     if not is_list(parts) or (role is None and members.get("role", NULL) != NULL):
         return False
     found = [read_part(part, f"{at}.parts[{index}]", model=None) for index, part in enumerate(read_list(parts))]
-    system = System(content=[part for part in found if isinstance(part, Part)], at=at)
-    if "role" in members:
-        hints(system).slot = role or "null"
-    system.extra = without(members, ("role", "parts"))
-    items.append(system)
+    content = [part for part in found if isinstance(part, Part)]
+    items.append(System(content=content, extra=without(members, ("role", "parts")), at=at))
     return True
 
 
@@ -265,30 +263,48 @@ def _wrapped(signature: str) -> str:
 
 # Writing.
 
+_SILENT = {"text": ""}
+_THOUGHTLESS = {"text": "", "thought": True}
 
-_CALLED = {"redacted": "data", "encrypted": "encrypted_content", "item_id": "id"}
-"""Names members of items that have no place here as other APIs call them."""
+
+def _without_place(*fields: str) -> dict[str, str]:
+    return {field: f"a part has no {field} here" for field in fields}
+
+
+_NAMED = _without_place("name", "id")
+UNPLACED = Unplaced(
+    {
+        System: {"role": ("renamed", "{!r} is no role here"), **_NAMED},
+        User: _NAMED,
+        Assistant: {**_NAMED, **_without_place("phase")},
+        Thinking: {
+            **_without_place("redacted", "encrypted", "id"),
+            "of": ("approximated", "{!r} becomes ordinary thinking"),
+        },
+        ToolCall: _without_place("item_id"),
+        ToolResult: {
+            "custom": ("approximated", "the result of a function: there are no free-text tools here"),
+            **_without_place("item_id"),
+        },
+        Image: {"detail": "a picture has no detail level here"},
+        Document: {"title": "a file has no title here", "context": "a file has no context here"},
+        Tool: {"strict": "no function is strict here: a choice of tools may be VALIDATED"},
+        ResponseFormat: dict.fromkeys(("name", "strict", "description"), "only the schema has a place here"),
+        ThinkingMode: {"display": "how thinking is shown cannot be said here"},
+    }
+)
 
 
 class Writer:
-    """Writes the items of a request or of an answer. `native`: they are of this API, so all goes back as it came.
-    `changes`: the changes of tools on the way, for who writes the tools."""
+    """Writes the items of a request or of an answer. `own`: they are of this API, so that what has no name in the model
+    means something here. `changes`: the changes of tools on the way, for who writes the tools."""
 
     def __init__(self, rendering: Rendering, items: Sequence[Item]) -> None:
         self.rendering = rendering
-        self.native = rendering.request.origin == rendering.origin
+        self.own = rendering.request.origin == rendering.origin
         self.items = items
         self.changes: list[ToolsChange] = []
         self._called: dict[int, str] | None = None  # what the call that a result answers is called
-
-    def lose(self, item: Item, member: str, detail: str) -> None:
-        """Report a field that has no place here."""
-        self.rendering.lose(f"{item.at}.{member}", "dropped", detail)
-
-    def _unheld(self, item: Item, *members: str) -> None:
-        for member in members:
-            if getattr(item, member) not in (None, False):
-                self.lose(item, _CALLED.get(member, member), f"a part has no {member} here")
 
     # A request.
 
@@ -304,14 +320,13 @@ class Writer:
                     self.rendering.lose(item.at, "moved", "instructions stand before all contents here")
             else:
                 others.append(item)
-        slices = self.rendering.slices
-        kept = slices.member("systemInstruction", system) if slices is not None else None
+        kept = self.rendering.slices.member("systemInstruction", system)
         if kept is not None:
             body["systemInstruction"] = kept
         elif system:
             self._system(body, system)
         contents: list[Any] = []
-        for value, run in self.rendering.runs(others):
+        for value, run in self.rendering.slices.runs(others):
             contents += [value] if value is not None else map(self._content, group(run, JOINS, SIDES))
         body["contents"] = [one for one in contents if one is not None]
 
@@ -321,19 +336,14 @@ class Writer:
         for item in items:
             if len(items) > 1:
                 self.rendering.lose(item.at, "approximated", "joined with the other instructions")
-            if item.role != "system":
-                self.rendering.lose(f"{item.at}.role", "renamed", f"{item.role!r} is no role here")
-            self._unheld(item, "name", "id")
+            self.rendering.lose_unplaced(item)
             before = len(parts)
             self._speech(item, parts, held=(Text, Refusal))
-            if len(parts) == before and not self.native:
+            if len(parts) == before:
                 self.rendering.lose(item.at, "dropped", "instructions without a text are nothing here")
             self.rendering.put_extra(instruction, item.extra, item.at)
-            if item.hints is not None and item.hints.envelope:
-                self.rendering.put_envelope(instruction, item, message_path(item.at))
-            if self.native and slot_of(item):
-                instruction["role"] = None if slot_of(item) == "null" else slot_of(item)
-        if parts or self.native:
+            self.rendering.put_envelope(instruction, item)
+        if parts:
             body["systemInstruction"] = instruction
 
     def _content(self, items: Sequence[Item]) -> Any:
@@ -342,11 +352,6 @@ class Writer:
             return self._verbatim(first)
         parts: list[Any] = []
         content: Body = {"role": MODEL if grouping.side_of(first, SIDES) == "assistant" else USER, "parts": parts}
-        slot = slot_of(first) if self.native else ""
-        if slot in ("null", "function"):
-            content["role"] = None if slot == "null" else slot
-        elif slot == ABSENT:
-            del content["role"]
         moved = False  # whether the last part stood in a result
         for item in items:
             if moved and isinstance(item, User):
@@ -354,14 +359,13 @@ class Writer:
             before = len(parts)
             self.parts(item, parts)
             moved = isinstance(item, ToolResult) and len(parts) > before + 1
-            if item.hints is not None and item.hints.envelope:
-                self.rendering.put_envelope(content, item, message_path(item.at))
+            self.rendering.put_envelope(content, item)
         if not parts:
             return None
         return content
 
     def _verbatim(self, item: Opaque) -> Json | None:
-        if self.native:
+        if self.own:
             return item.value
         self.rendering.lose(item.at, "dropped", f"{item.type}: only the API it came from knows what it is")
         return None
@@ -371,13 +375,13 @@ class Writer:
     def parts(self, item: Item, parts: list[Any]) -> None:
         """Append the parts that an item is."""
         if isinstance(item, User | Assistant):
-            self._unheld(item, "name", "id", *(("phase",) if isinstance(item, Assistant) else ()))
+            self.rendering.lose_unplaced(item)
             before = len(parts)
             self._speech(item, parts)
             if len(parts) == before and not item.content:
                 self.rendering.lose(item.at, "dropped", "a content without parts is nothing here")
             self.rendering.put_extra({}, item.extra, item.at)
-            if item.open and isinstance(item, Assistant) and not self.native:
+            if item.open and isinstance(item, Assistant):
                 self.rendering.lose(item.at, "approximated", "a text to be continued is written as a finished one")
         elif isinstance(item, Thinking):
             self._think(item, parts)
@@ -391,7 +395,7 @@ class Writer:
     def _speech(self, item: System | User | Assistant, parts: list[Any], held: tuple[type, ...] = ()) -> None:
         for index, part in enumerate(item.content):
             at = part_path(item, index)
-            if held and not self.native and not isinstance(part, held) and readable(part) is None:
+            if held and not self.own and not isinstance(part, held) and readable(part) is None:
                 self.rendering.lose(at, "dropped", f"instructions hold no {kind_of(part)} here")
             else:
                 self.part(part, at, parts)
@@ -399,26 +403,22 @@ class Writer:
     def part(self, part: Part, at: str, parts: list[Any]) -> None:
         """Append a part, if it has a form here."""
         written = _WRITERS[type(part)](self, part, at)
-        if isinstance(written, dict) and part.extra:
-            self.rendering.put_extra(written, part.extra, at)
-        elif part.extra:
-            self.rendering.put_extra({}, part.extra, at)
-        if written is not None:
+        if part.extra:
+            self.rendering.put_extra(written if isinstance(written, dict) else {}, part.extra, at)
+        if written == _SILENT:
+            self.rendering.lose(at, "dropped", "an empty text is no part here")
+        elif written is not None:
             parts.append(written)
 
-    def _text(self, part: Text, at: str) -> Body | None:
-        if not part.text and not self.native:
-            self.rendering.lose(at, "dropped", "an empty text is no part here")
-            return None
+    def _text(self, part: Text, at: str) -> Body:
         return {"text": text_only(part.text)}
 
-    def _refusal(self, part: Refusal, at: str) -> Body | None:
+    def _refusal(self, part: Refusal, at: str) -> Body:
         self.rendering.lose(at, "approximated", "a refusal becomes text")
         return self._text(Text(text=part.text), at)
 
     def _image(self, part: Image, at: str) -> Body | None:
-        if part.detail is not None:
-            self.rendering.lose_member(at, "image.detail", "dropped", "a picture has no detail level here")
+        self.rendering.lose_unplaced(part, at)
         return self._media(part, at, "image/png")
 
     def _audio(self, part: Audio, at: str) -> Body | None:
@@ -430,9 +430,7 @@ class Writer:
         return {"inlineData": {"mimeType": f"audio/{part.format}", "data": part.data}}
 
     def _document(self, part: Document, at: str) -> Body | None:
-        for name in ("title", "context"):
-            if getattr(part, name) is not None:
-                self.rendering.lose_member(at, f"document.{name}", "dropped", f"a file has no {name} here")
+        self.rendering.lose_unplaced(part, at)
         if part.text is not None:
             self.rendering.lose(at, "approximated", "a plain text document is written as a text part")
             return self._text(Text(text=part.text), at)
@@ -441,7 +439,7 @@ class Writer:
     def _media(self, part: Image | Document, at: str, usual: str) -> Body | None:
         """A picture or a file: the first of its data and its URL that is given."""
         data, url, mime = part.data, part.url, part.media_type
-        apart = split_data_url(url) if url is not None and data is None and not self.native else None
+        apart = split_data_url(url) if url is not None and data is None else None
         if apart is not None:
             self.rendering.lose(at, "approximated", "a data URL is data here")
             (mime, data), url = apart, None
@@ -455,18 +453,18 @@ class Writer:
         named = {} if name is None else {"displayName": name}
         if data is None:
             if named:
-                self.rendering.lose_member(at, "document.filename", "renamed", "a file has a displayName here")
+                self.rendering.lose_member(part, "filename", "renamed", "a file has a displayName here", at)
             return {"fileData": {**self._type_of_url(part, at, url or ""), "fileUri": url, **named}}
-        if mime is None or (not mime and not self.native):
+        if not mime:
             self.rendering.lose(at, "invented", f"no media type is given: {usual!r}")
             mime = usual
-        elif not self.native and _kind_of(mime, data) is not type(part):
+        elif _kind_of(mime, data) is not type(part):
             self.rendering.lose(at, "approximated", f"what has the type {mime!r} is told by that alone here")
         return {"inlineData": {"mimeType": mime, "data": data, **named}}
 
     def _type_of_url(self, part: Image | Document, at: str, url: str) -> Body:
         """The media type of what stands at a URL; a server wants one, and takes a file without one for no picture."""
-        if self.native:
+        if self.own:
             return {}
         mime = part.media_type or mimetypes.guess_type(url)[0]
         if mime is None and isinstance(part, Image):
@@ -478,7 +476,7 @@ class Writer:
         return {} if mime is None else {"mimeType": mime}
 
     def _raw(self, part: Raw, at: str) -> Any:
-        if self.native:
+        if self.own:
             return part.value
         text = readable(part)
         what = "is written as its text" if text else f"there is nothing like {part.type!r} here"
@@ -489,40 +487,37 @@ class Writer:
         texts = [part.text for part in item.content if isinstance(part, Text)]
         for index, part in enumerate(item.content):
             self.rendering.put_extra({}, part.extra, part_path(item, index))
-        if not self.native:
-            texts = self._foreign_thought(item, texts)
+        texts = self._summed(item, texts)
         own = self.rendering.proved or self.rendering.request.origin is None
         proof = item.seal or (item.signature if own else None)
         if item.signature is not None and proof is None:
-            self.lose(item, "signature", "only the API that made it can read it")
-        if not any(texts) and proof is None and not self.native:
-            self.rendering.lose(item.at, "dropped", "a thought without text is nothing here")
-            return
+            self.rendering.lose_member(item, "signature", "dropped", "only the API that made it can read it")
         written: Body = {"text": "".join(texts), "thought": True}
         if proof is not None:
             written[SIGNATURE] = _wrapped(proof)
         self.rendering.put_extra(written, item.extra, item.at)
-        parts.append(written)
+        if written == _THOUGHTLESS:
+            self.rendering.lose(item.at, "dropped", "a thought without text is nothing here")
+        else:
+            parts.append(written)
 
-    def _foreign_thought(self, item: Thinking, texts: list[str]) -> list[str]:
-        self._unheld(item, "redacted", "encrypted", "id")
-        if item.of != "reason":
-            self.rendering.lose(item.at, "approximated", f"{item.of!r} becomes ordinary thinking")
+    def _summed(self, item: Thinking, texts: list[str]) -> list[str]:
+        self.rendering.lose_unplaced(item)
         if len(item.content) > 1 or len(item.content) != len(texts):
             self.rendering.lose(item.at, "approximated", "its parts become one text")
         if not item.summary:
             return texts
         if any(texts):
-            self.lose(item, "summary", "a thought has its text or a summary here, not both")
+            self.rendering.lose_member(item, "summary", "dropped", "a thought has its text or a summary here, not both")
             return texts
-        self.rendering.lose(f"{item.at}.summary", "approximated", "the summary stands for the thought")
+        self.rendering.lose_member(item, "summary", "approximated", "the summary stands for the thought")
         return ["\n\n".join([part.text for part in item.summary if isinstance(part, Text)])]
 
     def _call(self, item: ToolCall, parts: list[Any]) -> None:
         call: Body = {"name": self._name(item, item.name), "args": self._arguments(item)}
         if item.id is not None:
             call["id"] = item.id
-        self._unheld(item, "item_id")
+        self.rendering.lose_unplaced(item)
         self._put(item, parts, {"functionCall": call})
 
     def _put(self, item: Item, parts: list[Any], written: Body) -> None:
@@ -542,26 +537,24 @@ class Writer:
     def _name(self, item: ToolCall | ToolResult, name: str) -> str:
         if item.namespace is None:
             return name
-        self.rendering.lose(f"{item.at}.namespace", "renamed", "tools have no namespaces here: it begins the name")
+        self.rendering.lose_member(item, "namespace", "renamed", "tools have no namespaces here: it begins the name")
         return f"{item.namespace}__{name}"
 
     def _result(self, item: ToolResult, parts: list[Any]) -> None:
-        name = self._name_of_call(item) if not self.native or item.name is None else None
+        name = self._name_of_call(item)
         if name is not None and item.name is not None and item.name != name:
-            self.lose(item, "name", "a result has the name of its call here")
+            self.rendering.lose_member(item, "name", "dropped", "a result has the name of its call here")
         elif name is None and item.name is not None:
             name = self._name(item, item.name)
         if name is None:
             name = item.id or "tool"
             self.rendering.lose(item.at, "invented", f"a result says the name of its tool here: {name!r}")
         if item.namespace is not None and not name.startswith(f"{item.namespace}__"):
-            self.lose(item, "namespace", "a result has the name of its call here")
+            self.rendering.lose_member(item, "namespace", "dropped", "a result has the name of its call here")
         result: Body = {"name": name, "response": self._response(item)}
         if item.id is not None:
             result["id"] = item.id
-        if item.custom:
-            self.rendering.lose(item.at, "approximated", "the result of a function: there are no free-text tools here")
-        self._unheld(item, "item_id")
+        self.rendering.lose_unplaced(item)
         self._put(item, parts, {"functionResponse": result})
         for index, part in enumerate(item.content):
             if isinstance(part, Image | Audio | Document) and readable(part) is None:
@@ -594,7 +587,7 @@ class Writer:
         if item.status == "error":
             return {"error": text}
         if item.status is not None:
-            self.rendering.lose_member(item.at, "tool_result.status", "dropped", "a result says here that it failed")
+            self.rendering.lose_member(item, "status", "dropped", "a result says here that it failed")
         if not _is_bare(text):
             return {"output": text}
         if said_in(Json(text.encode())) != (text, None):

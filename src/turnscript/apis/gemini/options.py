@@ -15,13 +15,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from turnscript.apis.api import THOUGHTS, Body, Option, Rendering, leftover, setting
-from turnscript.apis.gemini.contents import Writer
 from turnscript.apis.gemini.objects import is_list, is_object, json_schema, kept, members_of, text_in, without
-from turnscript.apis.shared.tool_choices import left_choice, name_of
-from turnscript.core.conversation import Extra, Request, ResponseFormat, ThinkingMode, Tool, ToolChoice
+from turnscript.apis.shared.tool_choices import inner_tools, left_choice, name_of, offered_tools
+from turnscript.core.conversation import Extra, Request, ResponseFormat, ThinkingMode, Tool, ToolChoice, ToolsChange
 from turnscript.core.json_text import NULL, Json, json_of, plain, read_list, same
 from turnscript.core.wire import Reader
 
@@ -78,8 +78,6 @@ def _write_config(rendering: Rendering) -> Body | None:
 # Response formats.
 
 _JSON, _TEXT = "application/json", "text/plain"
-_OWN = "response_schema"
-"""The hint of a request whose schema is in the API's own dialect: its text."""
 
 
 def _read_format(request: Request, rest: Extra, path: str) -> None:
@@ -93,7 +91,7 @@ def _read_format(request: Request, rest: Extra, path: str) -> None:
     elif mime == _JSON:
         said = rest.pop(schema)
         if schema == "responseSchema":
-            request.hints[_OWN], said = bytes(said).decode(), json_schema(said)
+            said = json_schema(said)
         request.settings.response_format = ResponseFormat("json_schema", schema=said)
     else:
         return
@@ -107,9 +105,7 @@ def _written_format(rendering: Rendering) -> Body:
         return {}
     path = request.paths.get("response_format", "$.response_format")
     rendering.put_extra({}, wanted.extra, path)
-    for name in ("name", "strict", "description"):
-        if getattr(wanted, name) is not None:
-            rendering.lose(f"{path}.{name}", "dropped", "only the schema has a place here")
+    rendering.lose_unplaced(wanted, path)
     if wanted.type == "text":
         return {"responseMimeType": _TEXT}
     if wanted.type == "json_object":
@@ -117,9 +113,6 @@ def _written_format(rendering: Rendering) -> Body:
     if wanted.type != "json_schema" or wanted.schema is None:
         rendering.lose_setting("response_format", "dropped", f"there is no such response format {wanted.type!r} here")
         return {}
-    source = request.hints.get(_OWN)
-    if source is not None and not rendering.foreign and same(json_schema(Json(source.encode())), wanted.schema):
-        return {"responseMimeType": _JSON, "responseSchema": Json(source.encode())}
     return {"responseMimeType": _JSON, "responseJsonSchema": wanted.schema}
 
 
@@ -160,8 +153,7 @@ _read_budget: Reader[int] = Reader(int)
 def _written_thinking(rendering: Rendering) -> Body:
     thinking, effort = rendering.request.settings.thinking, rendering.request.settings.effort
     body: Body = {}
-    native = rendering.request.origin == rendering.origin
-    if effort is not None and thinking is not None and not native:
+    if effort is not None and thinking is not None:
         if thinking.mode == "disabled" or thinking.budget is not None:
             rendering.lose_setting("effort", "dropped", "servers take a budget or an effort, not both")
             effort = None
@@ -180,8 +172,7 @@ def _written_thinking(rendering: Rendering) -> Body:
         return body
     path = rendering.request.paths.get("thinking", "$.thinking")
     rendering.put_extra({}, thinking.extra, path)
-    if thinking.display is not None:
-        rendering.lose(f"{path}.display", "dropped", "how thinking is shown cannot be said here")
+    rendering.lose_unplaced(thinking, path)
     body["thinkingBudget"] = _BUDGETS.get(thinking.mode, -1) if thinking.budget is None else thinking.budget
     known = thinking.mode in _BUDGETS if thinking.budget is None else thinking.mode == "enabled" and thinking.budget > 0
     if not known:
@@ -268,7 +259,7 @@ _read_bool: Reader[bool] = Reader(bool)
 def _write_stream(rendering: Rendering) -> Any:
     stream = rendering.request.settings.stream
     if stream is None or not rendering.foreign:
-        return "array" if stream and rendering.request.hints.get("stream") == "array" else stream
+        return stream
     rendering.lose_setting("stream", "moved", "the path of a request says it: streamGenerateContent")
     return None
 
@@ -286,8 +277,6 @@ OPTIONS = (
 # Tools.
 
 _FUNCTIONS, _SCHEMA, _DIALECT = "functionDeclarations", "parametersJsonSchema", "parameters"
-_ENTRY = "entry"
-"""The hint of a tool: the number of its entry, where tools are not in the usual ones."""
 _DECLARATION = "declaration"
 """The type of a function without a name."""
 
@@ -298,7 +287,8 @@ def read_tools(value: Json, request: Request) -> None:
     for number, entry in enumerate(entries):
         at = f"$.tools[{number}]"
         members = members_of(entry, at)
-        found = [_read_other(name, one, at) for name, one in members.items() if name != _FUNCTIONS]
+        names = sorted(members.keys() - {_FUNCTIONS})  # which stand in any order in an entry
+        found = [_read_other(name, members[name], at) for name in names]
         functions = members.get(_FUNCTIONS)
         if functions is not None and is_list(functions) and functions != Json(b"[]") and _are_objects(functions):
             places = enumerate(read_list(functions))
@@ -306,13 +296,8 @@ def read_tools(value: Json, request: Request) -> None:
         elif functions is not None or not members:
             found.append(_read_other(_FUNCTIONS, functions, at) if functions is not None else (Tool(type="tool"), at))
         for tool, place in found:
-            tool.hints[_ENTRY] = str(number)
             request.paths[f"$.tools[{len(request.tools)}]"] = place
             request.tools.append(tool)
-    usual = [number for tool, number in zip(request.tools, _usual_entries(request.tools), strict=True)]
-    if [str(number) for number in usual] == [tool.hints[_ENTRY] for tool in request.tools]:
-        for tool in request.tools:
-            del tool.hints[_ENTRY]
 
 
 def _are_objects(value: Json) -> bool:
@@ -336,71 +321,41 @@ def _read_function(value: Json, at: str) -> tuple[Tool, str]:
         named.append(_SCHEMA)
     elif is_object(members.get(_DIALECT)):
         tool.parameters = json_schema(members[_DIALECT])
-        tool.hints[_DIALECT] = bytes(members[_DIALECT]).decode()
         named.append(_DIALECT)
     tool.extra = without(members, named)
     return tool, at
 
 
-def _usual_entries(tools: list[Tool]) -> list[int]:
-    """The entry that each tool is in: all functions in one, where the first of them stands, every other alone."""
-    found: list[int] = []
-    functions = -1
-    for tool in tools:
-        is_function = tool.type in ("function", _DECLARATION)
-        if is_function and functions < 0:
-            functions = max(found, default=-1) + 1
-        found.append(functions if is_function else max(found, default=-1) + 1)
-    return found
-
-
-def write_tools(body: Body, writer: Writer) -> None:
-    """Write the tools, those of the end where they change on the way."""
-    rendering, request = writer.rendering, writer.rendering.request
-    offered = {place: (tool, f"$.tools[{place}]") for place, tool in enumerate(request.tools)}
-    for item in writer.changes:
-        rendering.lose(item.at, "moved", "tools cannot change on the way: the tools are those of the end")
-        rendering.put_extra({}, item.extra, item.at)
-        for name in (*item.removed, *(tool.name for tool in item.added if tool.name is not None)):
-            for place in [place for place, (tool, _) in offered.items() if tool.name == name]:
-                rendering.lose(offered.pop(place)[1], "dropped", "removed or replaced in the course of things")
-        for index, tool in enumerate(item.added):
-            offered[max(offered, default=len(request.tools)) + 1] = (tool, f"{item.at}.tools[{index}]")
-    tools = [tool for tool, _ in offered.values()]
-    kept_entries = writer.native and all(_ENTRY in tool.hints for tool in tools)
-    numbers = [int(tool.hints[_ENTRY]) for tool in tools] if kept_entries else _usual_entries(tools)
-    entries: dict[int, Body] = {}
-    for (tool, at), number in zip(offered.values(), numbers, strict=True):
-        for kind, value in _written(rendering, tool, at, native=writer.native):
-            entry = entries.setdefault(number, {})
-            if kind == _FUNCTIONS and not isinstance(value, Json):
-                entry.setdefault(_FUNCTIONS, []).append(value)
-            elif kind is not None:
-                entry[kind] = value
+def write_tools(body: Body, rendering: Rendering, changes: list[ToolsChange]) -> None:
+    """Write the tools, those of the end where they change on the way: all functions in one entry, every other alone."""
+    kept = None if changes else rendering.slices.tools(rendering.request, "tools")
+    if kept is not None:
+        body |= kept
+        return
+    entries: list[Body] = []
+    functions: list[Body] = []
+    for tool, at in offered_tools(rendering, changes):
+        if tool.name is None and rendering.request.origin == rendering.origin:
+            said: Body = dict(tool.extra)
+            entries.append({_FUNCTIONS: [said]} if tool.type == _DECLARATION else said)
+            continue
+        written = list(_functions(rendering, tool, at))
+        if written and not functions:
+            entries.append({_FUNCTIONS: functions})
+        functions += written
     if entries:
-        body["tools"] = [entries[number] for number in sorted(entries)]
+        body["tools"] = entries
 
 
-def _written(
-    rendering: Rendering, tool: Tool, at: str, *, native: bool, prefix: str = ""
-) -> list[tuple[str | None, Any]]:
-    """Return the members of its entry that a tool is here, with None as the name where an entry says nothing."""
-    if tool.type == "function" or (tool.type == "custom" and not native):
-        return [(_FUNCTIONS, _function(rendering, tool, at, prefix))]
-    if native and tool.type == _DECLARATION:
-        return [(_FUNCTIONS, dict(tool.extra))]
-    if native:
-        return list(tool.extra.items()) or [(None, None)]
-    if tool.type != "namespace":
+def _functions(rendering: Rendering, tool: Tool, at: str, prefix: str = "") -> Iterator[Body]:
+    """The functions that a tool is. `prefix`: the namespaces around it, which begin its name."""
+    if tool.type in ("function", "custom"):
+        yield _function(rendering, tool, at, prefix)
+    elif tool.type != "namespace":
         rendering.lose(at, "dropped", f"a tool of type {tool.type!r} has no form here")
-        return []
-    rendering.lose(at, "renamed", f"tools have no namespaces here: the names of its tools begin {tool.name}__")
-    if tool.description is not None:
-        rendering.lose(f"{at}.description", "dropped", "tools have no namespaces here")
-    rendering.put_extra({}, tool.extra, at)
-    inside = [(inner, f"{at}.tools[{index}]") for index, inner in enumerate(tool.tools)]
-    start = f"{prefix}{tool.name}__"
-    return [one for inner, place in inside for one in _written(rendering, inner, place, native=native, prefix=start)]
+    else:
+        for inner, place in inner_tools(rendering, tool, at):
+            yield from _functions(rendering, inner, place, f"{prefix}{tool.name}__")
 
 
 _FREE_TEXT = Json(b'{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}')
@@ -410,16 +365,12 @@ def _function(rendering: Rendering, tool: Tool, at: str, prefix: str) -> Body:
     body: Body = {"name": f"{prefix}{tool.name}"}
     if tool.description is not None:
         body["description"] = tool.description
-    source = tool.hints.get(_DIALECT, "").encode()
     if tool.type == "custom":
         rendering.lose(at, "approximated", "a tool of free text becomes a function with one text")
         body[_SCHEMA] = _FREE_TEXT
-    elif source and tool.parameters is not None and same(json_schema(Json(source)), tool.parameters):
-        body[_DIALECT] = Json(source)
     elif tool.parameters is not None:
         body[_SCHEMA] = tool.parameters
-    if tool.strict is not None:
-        rendering.lose(f"{at}.strict", "dropped", "no function is strict here: a choice of tools may be VALIDATED")
+    rendering.lose_unplaced(tool, at)
     rendering.put_extra(body, tool.extra, at)
     if tool.envelope:
         rendering.put_extra({}, tool.envelope, at)

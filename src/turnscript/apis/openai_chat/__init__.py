@@ -49,7 +49,7 @@ from turnscript.apis.openai_chat.response import OBJECTS, is_legacy
 from turnscript.apis.openai_chat.stream_reading import ORIGIN, Assembly, read_response
 from turnscript.apis.openai_chat.stream_writing import ChatStreamRenderer, join_choices
 from turnscript.apis.openai_chat.tools import read_tools, write_tools
-from turnscript.apis.openai_chat.writing import Target, write_messages
+from turnscript.apis.openai_chat.writing import UNPLACED, Target, write_messages
 from turnscript.apis.serving import Serving, unasked, unseen
 from turnscript.apis.shared.answers import claims_choices, of_each_choice
 from turnscript.apis.shared.model_lists import model_body, model_list
@@ -88,6 +88,7 @@ class OpenAIChat(Api):
 
     typed: ClassVar[Mapping[str, Any]] = {"messages": list[Message], "tools": list[AnyTool]}
     words = WORDS
+    unplaced = UNPLACED
 
     def read(self, members: dict[str, Any], request: Request) -> None:
         """Messages and tools."""

@@ -27,7 +27,6 @@ from msgspec import UNSET
 
 from turnscript.apis.api import Body, Rendering
 from turnscript.apis.openai_chat.objects import (
-    NULL,
     AnyPart,
     AudioPart,
     FilePart,
@@ -83,13 +82,9 @@ def _read_text(part: TextPart) -> Part:
     return Text(text=part.text, extra=kept(part, "cache_control", BREAKPOINT))
 
 
-_ALONE: Extra = {"image_url": NULL}
-"""The mark of a picture whose URL stood alone, without an object around it. It says nothing to another API."""
-
-
 def _read_image(part: ImagePart) -> Part:
     if isinstance(part.image_url, str):
-        image, extra = ImageUrl(url=part.image_url), kept(part, BREAKPOINT) | _ALONE
+        image, extra = ImageUrl(url=part.image_url), kept(part, BREAKPOINT)
     else:
         image, extra = part.image_url, with_inner(kept(part, BREAKPOINT), "image_url", part.image_url)
     detail = given(image.detail)
@@ -200,16 +195,17 @@ def _write_image(rendering: Rendering, part: Image, item: Item, index: int) -> B
         url = data_url("image/png" if part.media_type is None else part.media_type, part.data)
     else:
         if part.data is not None:
-            rendering.lose(f"{at}.data", "dropped", "an image is a URL or data here: the URL is kept")
+            rendering.lose_member(part, "data", "dropped", "an image is a URL or data here: the URL is kept", at)
         if rendering.foreign and split_data_url(url):
             rendering.lose(at, "approximated", "a data URL is read as data here")
     if part.file_id is not None:
-        rendering.lose(f"{at}.file_id", "dropped", "an image by file id has no form here: its content is kept")
+        rendering.lose_member(
+            part, "file_id", "dropped", "an image by file id has no form here: its content is kept", at
+        )
     image: Body = {"url": url}
     if part.detail is not None:
         image["detail"] = part.detail
-    alone = not rendering.foreign and len(image) == 1 and part.extra.get("image_url") == NULL
-    body: Body = {"type": "image_url", "image_url": url if alone else image}
+    body: Body = {"type": "image_url", "image_url": image}
     rendering.put_extra(body, part.extra, at, _SHARED)
     return body
 
@@ -236,13 +232,14 @@ def _write_document(rendering: Rendering, part: Document, item: Item, index: int
         rendering.lose(at, "dropped", "a file by URL has no form here")
         return None
     if part.url is not None:
-        rendering.lose_member(at, "document.url", "dropped", "a file by URL has no form here")
+        rendering.lose_member(part, "url", "dropped", "a file by URL has no form here", at)
     filename = part.filename
     if part.title is not None:
-        rendering.lose(f"{at}.title", "dropped" if filename else "renamed", "a file has a filename, not a title")
+        rendering.lose_member(
+            part, "title", "dropped" if filename else "renamed", "a file has a filename, not a title", at
+        )
         filename = filename or part.title
-    if part.context is not None:
-        rendering.lose(f"{at}.context", "dropped", "a file has no context")
+    rendering.lose_unplaced(part, at)
     if filename is not None:
         file["filename"] = filename
     if not file and rendering.foreign:
@@ -257,7 +254,7 @@ def _write_plain_document(rendering: Rendering, part: Document, at: str) -> Body
     rendering.lose(at, "approximated", "a plain text document is written as a text part")
     for name in ("title", "context", "filename"):
         if getattr(part, name) is not None:
-            rendering.lose_member(at, f"document.{name}", "dropped", "a text part has none")
+            rendering.lose_member(part, name, "dropped", "a text part has none", at)
     rendering.put_extra({}, part.extra, at)
     return {"type": "text", "text": part.text}
 

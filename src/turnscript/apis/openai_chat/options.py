@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from turnscript.apis.api import THOUGHTS, Body, Option, Rendering, leftover, object_setting, setting
+from turnscript.apis.shared.settings import STOP, effort_for
 from turnscript.apis.shared.tool_choices import left_choice, offers_none, read_word, write_word
 from turnscript.core.conversation import Extra, Request, ResponseFormat, ToolChoice
 from turnscript.core.json_text import Json, plain, read_list, read_object
@@ -34,29 +35,6 @@ def _read_max_tokens(request: Request, value: Json, path: str) -> None:
 
 def _write_nothing(rendering: Rendering) -> None:
     """What is deprecated is said by its successor."""
-
-
-def _read_max_completion_tokens(request: Request, value: Json, path: str) -> None:
-    request.settings.max_tokens = _read_integer(value, path)
-    request.paths["max_tokens"] = path
-
-
-def _write_max_completion_tokens(rendering: Rendering) -> Any:
-    return rendering.request.settings.max_tokens
-
-
-# stop
-
-_read_strings: Reader[str | list[str]] = Reader(str | list[str])
-
-
-def _read_stop(request: Request, value: Json, path: str) -> None:
-    stop = _read_strings(value, path)
-    request.settings.stop = [stop] if isinstance(stop, str) else stop
-
-
-def _write_stop(rendering: Rendering) -> Any:
-    return rendering.request.settings.stop
 
 
 # tool_choice and function_call
@@ -250,50 +228,14 @@ def _write_response_format(rendering: Rendering) -> Any:
     return {"type": "json_schema", "json_schema": schema}
 
 
-# reasoning_effort: the effort, or what comes nearest to another API's thinking budget (spec apis A8.5).
-
-_read_string: Reader[str] = Reader(str)
-_BUDGETS = ((2048, "low"), (8192, "medium"), (24576, "high"))
-_LARGEST = "xhigh"
-
-
-def _read_effort(request: Request, value: Json, path: str) -> None:
-    request.settings.effort = _read_string(value, path)
-    request.paths["effort"] = path
-
-
-def _write_effort(rendering: Rendering) -> Any:
+def _write_effort(rendering: Rendering) -> str | None:
     settings = rendering.request.settings
-    thinking, effort = settings.thinking, settings.effort
-    if thinking is None:
-        return effort
-    path = rendering.request.paths.get("thinking", "$.thinking")
-    rendering.put_extra({}, thinking.extra, path)
-    if thinking.display is not None:
-        rendering.lose(f"{path}.display", "dropped", "how thinking is shown cannot be said here")
-    if thinking.mode == "disabled":
-        if effort not in (None, "none"):
-            rendering.lose_setting("effort", "dropped", "thinking is off, which is itself an effort here")
-        rendering.lose(path, "approximated", "thinking that is off is written as the effort 'none'")
-        return "none"
-    if effort is not None:
-        rendering.lose(path, "dropped", f"an effort is given besides; {thinking.mode!r} cannot be said here")
-        return effort
-    if thinking.budget is None:
-        rendering.lose(path, "dropped", f"thinking of mode {thinking.mode!r} cannot be said here")
-        return None
-    effort = next((word for limit, word in _BUDGETS if thinking.budget < limit), _LARGEST)
-    rendering.lose(path, "approximated", f"a budget of {thinking.budget} tokens is written as the effort {effort!r}")
-    return effort
+    return settings.effort if settings.thinking is None else effort_for(rendering, settings.thinking)
 
 
 # service_tier
 
 TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
-
-
-def _read_tier(request: Request, value: Json, path: str) -> None:
-    request.settings.service_tier = _read_string(value, path)
 
 
 def _write_tier(rendering: Rendering) -> Any:
@@ -324,19 +266,19 @@ _parallel = setting("parallel_tool_calls", "parallel_tool_calls", bool)
 
 OPTIONS: tuple[Option, ...] = (
     setting("model", "model", str),
-    Option("max_completion_tokens", ("max_tokens",), _read_max_completion_tokens, _write_max_completion_tokens),
+    setting("max_completion_tokens", "max_tokens", int),
     Option("max_tokens", ("max_tokens",), _read_max_tokens, _write_nothing),
     setting("temperature", "temperature", NUMBER),
     setting("top_p", "top_p", NUMBER),
     setting("n", "n", int),
-    Option("stop", ("stop",), _read_stop, _write_stop),
+    STOP,
     setting("stream", "stream", bool),
     object_setting("stream_options"),
     Option("tool_choice", ("tool_choice",), _read_tool_choice, _write_tool_choice),
     Option("function_call", ("tool_choice",), _read_function_call, _write_nothing),
     Option("parallel_tool_calls", ("parallel_tool_calls",), _parallel.read, _write_parallel),
     Option("response_format", ("response_format",), _read_response_format, _write_response_format),
-    Option("reasoning_effort", ("effort", "thinking"), _read_effort, _write_effort),
+    Option("reasoning_effort", ("effort", "thinking"), setting("reasoning_effort", "effort", str).read, _write_effort),
     THOUGHTS,
     setting("verbosity", "verbosity", str),
     setting("seed", "seed", int),
@@ -347,7 +289,7 @@ OPTIONS: tuple[Option, ...] = (
     setting("top_logprobs", "top_logprobs", int),
     setting("user", "user", str),
     object_setting("metadata"),
-    Option("service_tier", ("service_tier",), _read_tier, _write_tier),
+    Option("service_tier", ("service_tier",), setting("service_tier", "service_tier", str).read, _write_tier),
     setting("store", "store", bool),
     setting("safety_identifier", "safety_identifier", str),
     setting("prompt_cache_key", "prompt_cache_key", str),

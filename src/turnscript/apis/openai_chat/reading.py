@@ -135,13 +135,12 @@ def _read_user(message: UserMessage, at: str, items: list[Item]) -> None:
 
 
 def _read_tool(message: ToolMessage, at: str, items: list[Item]) -> None:
-    content, name = _content(message), None
+    content, name, extra = _content(message), None, extra_of(message.rest)
     if message.name is not UNSET and bytes(message.name)[:1] == b'"':
         name = plain(message.name)
-    item = ToolResult(content=content, id=given(message.tool_call_id), name=name, at=at)
-    if message.rest or message.name is not UNSET:
-        item.extra = kept(message, "name")
-    items.append(item)
+    elif message.name is not UNSET:
+        extra["name"] = message.name
+    items.append(ToolResult(content=content, id=given(message.tool_call_id), name=name, extra=extra, at=at))
 
 
 def _read_function(message: FunctionMessage, at: str, items: list[Item]) -> None:
@@ -162,14 +161,14 @@ def _read_assistant(message: AssistantMessage, at: str, items: list[Item]) -> No
     thinking = _thinking(message, at, extra)
     if thinking is not None:
         found.append(thinking)
-    calls = _calls(message, at, extra)
+    calls = _calls(message, at)
     content = _content(message)
     extra.pop("content", None)
     within = apart(content, at) if type(message.content) is list else []
     if within:
         mark_turns(items, [*found, *_with_thoughts(message, at, within, extra), *calls])
         return
-    _add_member_parts(message, at, content, extra)
+    _add_member_parts(message, at, content)
     if content or message.content == [] or not (thinking or calls):
         item = Assistant(content=content, name=given(message.name), at=at)
         item.extra = extra
@@ -187,7 +186,7 @@ def _read_assistant(message: AssistantMessage, at: str, items: list[Item]) -> No
 def _with_thoughts(message: AssistantMessage, at: str, within: list[Item], extra: Extra) -> list[Item]:
     """The items of a content that has thoughts in it. What stands beside the content belongs to the last text."""
     beside: list[Part] = []
-    _add_member_parts(message, at, beside, extra)
+    _add_member_parts(message, at, beside)
     if (beside or message.name is not UNSET) and not isinstance(within[-1], Assistant):
         within.append(Assistant(content=[], at=at))
     last = within[-1]
@@ -203,11 +202,9 @@ def _thinking(message: AssistantMessage, at: str, extra: Extra) -> Thinking | No
     """What two unofficial members say; when both do, and not the same, the second stays unnamed."""
     text = message.reasoning_content
     found = None
-    if text is None:
-        extra["reasoning_content"] = NULL
-    elif text is not UNSET:
+    if isinstance(text, str):
         found = Thinking(content=[Text(text=text)], at=f"{at}.reasoning_content")
-    if message.reasoning is not UNSET:
+    if message.reasoning is not UNSET and message.reasoning != NULL:
         other = plain(message.reasoning) if bytes(message.reasoning)[:1] == b'"' else None
         if found is None and other is not None:
             return Thinking(content=[Text(text=other)], at=f"{at}.reasoning")
@@ -216,48 +213,33 @@ def _thinking(message: AssistantMessage, at: str, extra: Extra) -> Thinking | No
     return found
 
 
-def _calls(message: AssistantMessage, at: str, extra: Extra) -> list[Item]:
-    calls: list[Item] = []
-    entries = message.tool_calls
-    if entries is None:
-        extra["tool_calls"] = NULL
-    elif entries is not UNSET:
-        if not entries:
-            extra["tool_calls"] = Json(b"[]")
-        for index, entry in enumerate(entries):
-            calls.append(_CALL_READERS[type(entry)](entry, f"{at}.tool_calls[{index}]", index))
-    legacy = message.function_call
-    if legacy is None:
-        extra["function_call"] = NULL
-    elif legacy is not UNSET:
+def _calls(message: AssistantMessage, at: str) -> list[Item]:
+    entries, legacy = message.tool_calls or (), message.function_call
+    calls = [
+        _CALL_READERS[type(entry)](entry, f"{at}.tool_calls[{index}]", index) for index, entry in enumerate(entries)
+    ]
+    if isinstance(legacy, LegacyCall):
         calls.append(_read_legacy_call(legacy, f"{at}.function_call"))
     return calls
 
 
-def _add_member_parts(message: AssistantMessage, at: str, content: list[Part], extra: Extra) -> None:
-    """Add to the content what members beside it say. Nulls and empty ones stay unnamed."""
+def _add_member_parts(message: AssistantMessage, at: str, content: list[Part]) -> None:
+    """Add to the content what members beside it say."""
     sound = message.audio
-    if sound is None:
-        extra["audio"] = NULL
-    elif sound is not UNSET and (empty := _without_sound(sound)) is not None:
-        extra["audio"] = empty
-    elif sound is not UNSET:
+    if isinstance(sound, AudioReference) and not _is_silent(sound):
         if sound.id is UNSET:
             raise missing(f"{at}.audio", "id", "a string")
         content.append(Audio(id=sound.id, extra=extra_of(sound.rest)))
-    if message.refusal is None or message.refusal == "":
-        extra["refusal"] = encoded(message.refusal)
-    elif message.refusal is not UNSET:
+    if isinstance(message.refusal, str) and message.refusal:
         content.append(Refusal(text=message.refusal))
 
 
-def _without_sound(sound: AudioReference) -> Json | None:
-    """A sound that is none, as it is, which some servers say of every answer; None for one that is."""
+def _is_silent(sound: AudioReference) -> bool:
+    """Return whether a sound is none, which some servers say of every answer."""
     members = dict(sound.rest or {})
     if sound.id is not UNSET:
         members["id"] = encoded(sound.id)
-    value = leftover(members)
-    return value if says_nothing(value) else None
+    return says_nothing(leftover(members))
 
 
 def _read_function_call(entry: FunctionCall, at: str, place: int) -> Item:

@@ -27,6 +27,7 @@ from turnscript.apis.openai_chat.objects import (
     read_tool,
 )
 from turnscript.apis.openai_chat.writing import Target
+from turnscript.apis.shared.tool_choices import inner_tools, offered_tools
 from turnscript.core.conversation import Extra, Request, Tool
 from turnscript.core.json_text import Json, plain, read_list, read_object
 from turnscript.core.losses import Indexed
@@ -154,13 +155,13 @@ _GRAMMAR = {"definition", "syntax"}
 def write_tools(body: Body, target: Target) -> None:
     """Write the tools. The seed profile has no place for any (requirements R-U-17..21)."""
     rendering = target.rendering
-    kept = None if target.changes else rendering.kept_tools("tools", _FUNCTIONS)
+    kept = None if target.changes else rendering.slices.tools(rendering.request, "tools", _FUNCTIONS)
     if kept is not None:
         body |= kept
         return
     tools: list[Body] = []
     functions: list[Body] = []
-    for tool, at in _offered(target):
+    for tool, at in offered_tools(rendering, target.changes):
         if target.seed:
             rendering.lose(at, "dropped", "the seed profile has no tool definitions")
         elif tool.hints and target.own and tool.hints.get(_SLOT) == _FUNCTIONS:
@@ -173,31 +174,6 @@ def write_tools(body: Body, target: Target) -> None:
         body[_FUNCTIONS] = functions
 
 
-def _offered(target: Target) -> list[tuple[Tool, str]]:
-    """The tools of the request and where they stood, after what changes in the course of the conversation."""
-    offered = [(tool, _TOOLS[index]) for index, tool in enumerate(target.rendering.request.tools)]
-    return _changed(target, offered) if target.changes else offered
-
-
-def _changed(target: Target, offered: list[tuple[Tool, str]]) -> list[tuple[Tool, str]]:
-    kept = dict(enumerate(offered))
-    places: dict[str | None, list[int]] = {}  # a tool without a name cannot be named, so it stays
-    for place, (tool, _) in kept.items():
-        places.setdefault(tool.name, []).append(place)
-    place = len(kept)
-    for item in target.changes:
-        target.rendering.lose(item.at, "moved", "tools cannot change on the way: the tools are those of the end")
-        target.put_rest({}, item)
-        for name in (*item.removed, *(tool.name for tool in item.added if tool.name is not None)):
-            for gone in places.pop(name, ()):
-                target.rendering.lose(kept.pop(gone)[1], "dropped", "removed or replaced in the course of things")
-        for index, tool in enumerate(item.added):
-            kept[place] = (tool, f"{item.at}.tools[{index}]")
-            places.setdefault(tool.name, []).append(place)
-            place += 1
-    return list(kept.values())
-
-
 def _write_tool(rendering: Rendering, tool: Tool, at: str, tools: list[Body], prefix: str = "") -> None:
     """Append what a tool is here. `prefix`: the namespaces around it, which begin its name."""
     if tool.type == "function":
@@ -205,7 +181,8 @@ def _write_tool(rendering: Rendering, tool: Tool, at: str, tools: list[Body], pr
     elif tool.type == "custom":
         body = {"type": "custom", "custom": _write_custom(rendering, tool, at, prefix)}
     elif tool.type == "namespace" and (rendering.foreign or tool.tools):
-        _write_namespace(rendering, tool, at, tools, prefix)
+        for inner, place in inner_tools(rendering, tool, at):
+            _write_tool(rendering, inner, place, tools, f"{prefix}{tool.name}__")
         return
     elif rendering.foreign:
         rendering.lose(at, "dropped", f"a tool of type {tool.type!r} has no form here")
@@ -216,15 +193,6 @@ def _write_tool(rendering: Rendering, tool: Tool, at: str, tools: list[Body], pr
     if tool.envelope:
         rendering.put_extra(body, tool.envelope, at)
     tools.append(body)
-
-
-def _write_namespace(rendering: Rendering, tool: Tool, at: str, tools: list[Body], prefix: str) -> None:
-    rendering.lose(at, "renamed", f"tools have no namespaces here: the names of its tools begin {tool.name}__")
-    if tool.description is not None:
-        rendering.lose(f"{at}.description", "dropped", "tools have no namespaces here")
-    rendering.put_extra({}, tool.extra, at)
-    for index, inner in enumerate(tool.tools):
-        _write_tool(rendering, inner, f"{at}.tools[{index}]", tools, f"{prefix}{tool.name}__")
 
 
 def _write_definition(rendering: Rendering, tool: Tool, at: str, prefix: str = "") -> Body:

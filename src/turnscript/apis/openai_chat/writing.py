@@ -25,7 +25,6 @@ from turnscript.apis.openai_chat.content import (
     contents,
     written_parts,
 )
-from turnscript.core.call_pairing import call_ids, told
 from turnscript.core.conversation import (
     Assistant,
     Audio,
@@ -37,6 +36,7 @@ from turnscript.core.conversation import (
     System,
     Text,
     Thinking,
+    ThinkingMode,
     ToolCall,
     ToolResult,
     ToolsChange,
@@ -45,27 +45,34 @@ from turnscript.core.conversation import (
 )
 from turnscript.core.json_text import json_string
 from turnscript.core.message_groups import group
-from turnscript.core.source_paths import Unplaced, message_path, part_path
+from turnscript.core.source_paths import Unplaced, part_path
 from turnscript.core.validation import text_only
 
 _PROOF = "only the API that made it can read it"
-_ALONE = {"id": ("id", "a message here has no id")}
+_ALONE = {"id": "a message here has no id"}
 UNPLACED = Unplaced(
     {
         System: _ALONE,
         User: _ALONE,
-        Assistant: {**_ALONE, "phase": ("phase", "a message here has no phase")},
+        Assistant: {**_ALONE, "phase": "a message here has no phase"},
         Thinking: {
-            "signature": ("signature", _PROOF),
-            "redacted": ("data", _PROOF),
-            "encrypted": ("encrypted_content", _PROOF),
-            "id": ("id", "thinking has no id here"),
+            "signature": _PROOF,
+            "redacted": _PROOF,
+            "encrypted": _PROOF,
+            "id": "thinking has no id here",
+            "of": "thinking has no kinds here, such as {!r}",
         },
-        ToolCall: {"item_id": ("id", "a call has one id here, that of its result")},
+        ToolCall: {
+            "item_id": "a call has one id here, that of its result",
+            "namespace": ("renamed", "tools have no namespaces here: it begins the name"),
+        },
         ToolResult: {
-            "item_id": ("id", "a tool message has one id here, that of its call"),
-            "namespace": ("namespace", "tools have no namespaces here"),
+            "status": "a tool message does not say whether the tool failed",
+            "item_id": "a tool message has one id here, that of its call",
+            "namespace": "tools have no namespaces here",
         },
+        Document: {"context": "a file has no context"},
+        ThinkingMode: {"display": "how thinking is shown cannot be said here"},
     }
 )
 
@@ -78,7 +85,7 @@ class Target:
     by id; `calls` are those before.
     """
 
-    __slots__ = ("_answered", "_ids", "calls", "changes", "open_calls", "own", "reasoning", "rendering", "seed")
+    __slots__ = ("_answered", "calls", "changes", "open_calls", "own", "reasoning", "rendering", "seed")
 
     def __init__(self, rendering: Rendering, origin: str) -> None:
         self.rendering = rendering
@@ -88,46 +95,20 @@ class Target:
         self.changes: list[ToolsChange] = []
         self.calls: dict[str, ToolCall] = {}
         self.open_calls: dict[str, ToolCall] = {}
-        self._ids: dict[int, str] | None = None
         self._answered: set[str] | None = None
-
-    def call_id(self, item: ToolCall | ToolResult) -> str:
-        """The item's id, or a generated one (requirements D-X-7), which is reported."""
-        if item.id is not None:
-            return item.id
-        made = self.made_id(item)
-        detail = "" if self.own else told(self.rendering.request, item, made)  # of its own it was generated before
-        if detail:
-            self.rendering.lose(item.at, "invented", detail)
-        return made
-
-    def made_id(self, item: ToolCall | ToolResult) -> str:
-        """The generated id of an item that has none."""
-        if self._ids is None:
-            items = self.rendering.request.items
-            self._ids = {id(items[index]): found for index, found in call_ids(items).items()}
-        return self._ids[id(item)]
 
     def is_answered(self, call: ToolCall) -> bool:
         """Whether a result in this request answers the call."""
         if self._answered is None:
             results = [item for item in self.rendering.request.items if type(item) is ToolResult]
-            self._answered = {item.id if item.id is not None else self.made_id(item) for item in results}
-        return (call.id if call.id is not None else self.made_id(call)) in self._answered
+            self._answered = set(map(self.rendering.call_id, results))
+        return self.rendering.call_id(call) in self._answered
 
     def open_call(self, item: ToolCall) -> str:
         """The id of a call that is being written, for the results that answer it."""
-        found = item.id if item.id is not None else self.call_id(item)
+        found = self.rendering.told_id(item)
         self.open_calls[found] = item
         return found
-
-    def lose(self, item: Item, member: str, detail: str) -> None:
-        """Report a member of the item that no message has."""
-        self.rendering.lose(f"{item.at}.{member}", "dropped", detail)
-
-    def lose_unplaced(self, item: Item) -> None:
-        """Report all fields of the item that no message has."""
-        UNPLACED.lose(item, item.at, self.rendering.losses)
 
     def put_content(
         self, message: Body, item: System | User | Assistant | ToolResult, parts: list[Part], allowed: frozenset[type]
@@ -152,9 +133,7 @@ class Target:
 
     def put_envelope(self, message: Body, item: Item) -> None:
         """Write the unnamed members of the message around the item, which stand one level above it."""
-        if item.hints is not None and item.hints.envelope:
-            named = isinstance(item, Thinking | ToolCall)
-            self.rendering.put_envelope(message, item, message_path(item.at), named)
+        self.rendering.put_envelope(message, item, named=isinstance(item, Thinking | ToolCall))
 
 
 def write_assistant(target: Target, members: Sequence[Item]) -> list[Body]:
@@ -207,9 +186,7 @@ def _ordered(target: Target, members: Sequence[Item]) -> tuple[list[Thinking], l
 def _think(target: Target, message: Body, thoughts: Sequence[Thinking]) -> None:
     texts: list[str] = []
     for item in thoughts:
-        target.lose_unplaced(item)
-        if item.of != "reason":
-            target.lose(item, "kind", f"thinking has no kinds here, such as {item.of!r}")
+        target.rendering.lose_unplaced(item)
         text = _thought(target, item)
         if text is None:
             target.rendering.lose(item.at, "dropped", "thinking without a text has no form here")
@@ -236,9 +213,9 @@ def _thought(target: Target, item: Thinking) -> str | None:
         else:
             target.rendering.lose(path, "dropped", "thinking here is text")
     if item.summary and content:
-        target.lose(item, "summary", "the thinking itself is sent")
+        target.rendering.lose_member(item, "summary", "dropped", "the thinking itself is sent")
     elif item.summary:
-        target.rendering.lose(f"{item.at}.summary", "approximated", "sent as the thinking itself")
+        target.rendering.lose_member(item, "summary", "approximated", "sent as the thinking itself")
     elif len(texts) > 1:
         target.rendering.lose(f"{item.at}.content", "approximated", "several texts are joined by blank lines")
     return "\n\n".join(texts) if texts else None
@@ -270,8 +247,8 @@ def _say_beside(target: Target, message: Body, spoken: Sequence[Assistant]) -> N
     """What texts say beside their content."""
     for item in spoken:
         if item.name is not None and message.setdefault("name", item.name) != item.name:
-            target.lose(item, "name", "one message has one name")
-        target.lose_unplaced(item)
+            target.rendering.lose_member(item, "name", "dropped", "one message has one name")
+        target.rendering.lose_unplaced(item)
         if item.extra or item.open or item.hints is not None:
             target.put_rest(message, item)
 
@@ -329,11 +306,8 @@ def _entry(target: Target, item: ToolCall) -> Body:
 
 
 def _name(target: Target, item: ToolCall) -> str:
-    target.lose_unplaced(item)
-    if item.namespace is None:
-        return item.name
-    target.rendering.lose(f"{item.at}.namespace", "renamed", "tools have no namespaces here: it begins the name")
-    return f"{item.namespace}__{item.name}"
+    target.rendering.lose_unplaced(item)
+    return item.name if item.namespace is None else f"{item.namespace}__{item.name}"
 
 
 def _seed_calls(target: Target, calls: Sequence[Item]) -> list[Body]:
@@ -393,7 +367,7 @@ def write_messages(target: Target) -> list[Any]:
     """All messages of the request, in order."""
     messages: list[Any] = []
     run = _Run()
-    for value, items in target.rendering.runs(target.rendering.request.items):
+    for value, items in target.rendering.slices.runs(target.rendering.request.items):
         if value is None:
             _write_run(target, items, run, messages)
         else:
@@ -457,7 +431,7 @@ def _answerable(target: Target, groups: list[list[Item]]) -> list[list[Item]]:
 def _write_system(target: Target, item: System, run: _Run) -> None:
     message: Body = {"role": "developer" if item.role == "developer" else "system"}
     if item.role != message["role"]:
-        target.rendering.lose(f"{item.at}.role", "renamed", f"{item.role!r} is no role here: written as system")
+        target.rendering.lose_member(item, "role", "renamed", f"{item.role!r} is no role here: written as system")
     target.put_content(message, item, item.content, SYSTEM_PARTS)
     _finish(target, message, item, run)
 
@@ -471,7 +445,7 @@ def _write_user(target: Target, item: User, run: _Run) -> None:
 def _finish(target: Target, message: Body, item: System | User, run: _Run) -> None:
     if item.name is not None:
         message["name"] = item.name
-    target.lose_unplaced(item)
+    target.rendering.lose_unplaced(item)
     if item.extra or item.open or item.hints is not None:
         target.put_rest(message, item)
     run.others.append(message)
@@ -513,12 +487,12 @@ def _tool_message(target: Target, item: ToolResult) -> tuple[Body, list[Any]]:
     message: Body = {"role": "tool"}
     if target.seed and item.name is not None:
         message["name"] = item.name
-    call_id = item.id if item.id is not None else target.made_id(item)
+    call_id = target.rendering.call_id(item)
     call = target.open_calls.get(call_id) or target.calls.get(call_id)
     if call is None and item.id is None and item.name is not None and not target.seed:
         message = {"role": "function", "name": item.name}  # says whose it is, which is all that is known
     else:
-        message["tool_call_id"] = target.call_id(item)
+        message["tool_call_id"] = target.rendering.told_id(item)
     if call is None or item.name != call.name or not _is_bare(item, call):
         _lose_unsaid(target, item, call)
     text = single_text(item.content)
@@ -559,15 +533,14 @@ def _answer(target: Target, item: ToolResult) -> tuple[Any, list[Any]]:
 
 def _lose_unsaid(target: Target, item: ToolResult, call: ToolCall | None) -> None:
     """Report what a tool message does not say. `call` is the one that it answers."""
-    if item.status is not None:
-        detail = "a tool message does not say whether the tool failed"
-        target.rendering.lose_member(item.at, "tool_result.status", "dropped", detail)
-    target.lose_unplaced(item)
+    target.rendering.lose_unplaced(item)
     known = item.name if target.seed or (item.id is None and call is None) else call.name if call is not None else None
     if call is not None and call.namespace is not None and item.name is not None:
-        target.rendering.lose(f"{item.at}.name", "renamed", "it takes the name of its call")
+        target.rendering.lose_member(item, "name", "renamed", "it takes the name of its call")
     elif item.name not in (None, known):
-        target.lose(item, "name", "a tool message has no name here, and no call before it gives it one")
+        target.rendering.lose_member(
+            item, "name", "dropped", "a tool message has no name here, and no call before it gives it one"
+        )
     if target.rendering.foreign and item.custom != (call is not None and call.custom):
         detail = "whether it answers a call of free text is taken from the call"
         target.rendering.lose(item.at, "approximated", detail)

@@ -39,32 +39,22 @@ from turnscript.apis.openai_completions.answer import (
 from turnscript.apis.serving import Serving
 from turnscript.apis.shared.answers import claims_choices, of_each_choice, of_first_choice
 from turnscript.apis.shared.model_lists import model_body, model_list
+from turnscript.apis.shared.settings import STOP
 from turnscript.apis.shared.stream_reader import StreamReader
 from turnscript.core.conversation import Item, Part, Request, Response, System, Text, User
 from turnscript.core.error_object import encoded, error_body
 from turnscript.core.errors import InvalidRequest, TurnscriptError
 from turnscript.core.json_text import Json, plain, read_list
 from turnscript.core.losses import Loss
-from turnscript.core.message_groups import envelope_of
 from turnscript.core.payloads import Source, body_bytes
-from turnscript.core.source_paths import content_path, message_path, part_path
+from turnscript.core.source_paths import Unplaced, content_path, part_path
 from turnscript.core.validation import kind_of
 from turnscript.core.wire import Reader
 
-_read_strings: Reader[str | list[str]] = Reader(str | list[str])
 _read_integer: Reader[int] = Reader(int)
 
 
 # Options.
-
-
-def _read_stop(request: Request, value: Json, path: str) -> None:
-    stop = _read_strings(value, path)
-    request.settings.stop = [stop] if isinstance(stop, str) else stop
-
-
-def _write_stop(rendering: Rendering) -> Any:
-    return rendering.request.settings.stop
 
 
 def _read_logprobs(request: Request, value: Json, path: str) -> None:
@@ -99,13 +89,16 @@ WORDS = {
 }
 """What members of the model are called here, for losses."""
 
+_ALONE = dict.fromkeys(("name", "id"), "a prompt has no such member")
+_ROLE = "there is no role {!r}: written as the system text"
+
 OPTIONS: tuple[Option, ...] = (
     setting("model", "model", str),
     setting("max_tokens", "max_tokens", int),
     setting("temperature", "temperature", NUMBER),
     setting("top_p", "top_p", NUMBER),
     setting("n", "n", int),
-    Option("stop", ("stop",), _read_stop, _write_stop),
+    STOP,
     setting("stream", "stream", bool),
     object_setting("stream_options"),
     setting("seed", "seed", int),
@@ -136,6 +129,7 @@ class OpenAICompletions(Api):
     serving = Serving(models=model_list, model=model_body, id_prefix="cmpl-", bare=True, unasked=_unasked)
     options: ClassVar[Sequence[Option]] = OPTIONS
     words = WORDS
+    unplaced = Unplaced({System: {"role": ("approximated", _ROLE), **_ALONE}, User: _ALONE})
 
     def read(self, members: dict[str, Json], request: Request) -> None:
         """The prompt, and the system text before it. What is not one text stays with the unnamed members."""
@@ -223,7 +217,7 @@ class OpenAICompletions(Api):
         text = "\n\n".join(texts)
         if len(texts) != 1:
             rendering.lose(content_path(item), "approximated", "a prompt is one text: joined by blank lines")
-        kept = rendering.slices.member(key, [item]) if rendering.slices is not None else None
+        kept = rendering.slices.member(key, [item])
         body[key] = text if kept is None else kept
         _lose_members(rendering, item)
 
@@ -236,8 +230,7 @@ def _lose_item(rendering: Rendering, item: Item) -> None:
         path = part_path(item, index)
         if not path.startswith(item.at):
             rendering.lose(path, "dropped", missing)
-    for key in envelope_of(item):
-        rendering.lose(f"{message_path(item.at)}.{key}", "dropped", "a prompt has no such member")
+    rendering.put_envelope({}, item)
 
 
 def _texts(rendering: Rendering, item: Item, content: Sequence[Part]) -> list[str]:
@@ -254,14 +247,9 @@ def _texts(rendering: Rendering, item: Item, content: Sequence[Part]) -> list[st
 
 def _lose_members(rendering: Rendering, item: System | User) -> None:
     """Report what a text alone does not say. This API itself gives an item none of these."""
-    if isinstance(item, System) and item.role != "system":
-        rendering.lose(f"{item.at}.role", "approximated", f"there is no role {item.role!r}: written as the system text")
-    for member in ("name", "id"):
-        if getattr(item, member) is not None:
-            rendering.lose(f"{item.at}.{member}", "dropped", "a prompt has no such member")
-    around = message_path(item.at)
-    for path in (*(f"{item.at}.{key}" for key in item.extra), *(f"{around}.{key}" for key in envelope_of(item))):
-        rendering.lose(path, "dropped", "a prompt has no such member")
+    rendering.lose_unplaced(item)
+    rendering.put_extra({}, item.extra, item.at)
+    rendering.put_envelope({}, item)
 
 
 def _is_string(value: Json) -> bool:

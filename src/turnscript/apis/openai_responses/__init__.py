@@ -52,7 +52,7 @@ from turnscript.apis.openai_responses.serving import SERVING
 from turnscript.apis.openai_responses.stream_reading import StreamedResponse, claims_event, parse_response
 from turnscript.apis.openai_responses.stream_writing import StreamWriter
 from turnscript.apis.openai_responses.tools import name_declared, read_tools, write_tools
-from turnscript.apis.openai_responses.writing import write_items
+from turnscript.apis.openai_responses.writing import UNPLACED, write_items
 from turnscript.apis.shared.stream_reader import StreamReader
 from turnscript.core.call_pairing import drop_generated_ids, name_results
 from turnscript.core.conversation import Item, Request, Response, SourceBody, Text, User
@@ -89,6 +89,7 @@ class OpenAIResponses(Api):
         **dict.fromkeys(_UNNAMED.split(), Json),
     }
     words = WORDS
+    unplaced = UNPLACED
 
     def __init__(self) -> None:
         super().__init__()
@@ -177,7 +178,7 @@ class OpenAIResponses(Api):
     def write(self, body: Body, rendering: Rendering) -> None:
         write_items(body, rendering)
         rendering.lose_end()
-        tools, kept = rendering.request.tools, rendering.kept_tools("tools")
+        tools, kept = rendering.request.tools, rendering.slices.tools(rendering.request, "tools")
         if rendering.profile == SEED:
             for index in range(len(tools)):
                 rendering.lose(f"$.tools[{index}]", "dropped", "the seed profile has no tools")

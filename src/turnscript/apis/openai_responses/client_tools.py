@@ -199,11 +199,6 @@ def as_function(tool: Tool) -> Tool | None:
 
 _EXEC = json_of("exec")
 _FAILED, _COMPLETED = "failed", "completed"
-_OBJECT = "object"
-_BY_ID = "id"
-"""The shape of an output that names its call in `id`."""
-_BARE = "bare"
-"""The shape of an output without `output`: its status is all that it says."""
 _STATUSES = {_COMPLETED: None, _FAILED: "error"}
 _SAID = {PATCH_OUTPUT: (None, "ok", "error")}
 

@@ -23,6 +23,7 @@ from turnscript.apis.api import (
 )
 from turnscript.apis.openai_responses.client_tools import LOCAL_SHELL, PATCH, SHELL
 from turnscript.apis.openai_responses.tools import SEARCH
+from turnscript.apis.shared.settings import OWN_STOP, effort_for
 from turnscript.apis.shared.tool_choices import left_choice, read_word, write_word
 from turnscript.core.conversation import DECLARED_AS, Request, ResponseFormat, ToolChoice, all_tools
 from turnscript.core.json_text import Json, plain, read_list, read_object
@@ -219,9 +220,6 @@ class ReasoningConfig(Wire):
 
 _REASONING: Reader[ReasoningConfig] = Reader(ReasoningConfig)
 
-EFFORTS = ((2048, "low"), (8192, "medium"), (24576, "high"))
-"""Below so many tokens of thought, this effort; `xhigh` above (spec apis A8.5)."""
-
 
 def _read_reasoning(request: Request, value: Json, path: str) -> None:
     reasoning = _REASONING(value, path)
@@ -238,7 +236,7 @@ def _read_reasoning(request: Request, value: Json, path: str) -> None:
 def _write_reasoning(rendering: Rendering) -> Any:
     settings = rendering.request.settings
     body: Body = {}
-    effort = _effort(rendering)
+    effort = settings.effort if settings.thinking is None else effort_for(rendering, settings.thinking)
     if effort is not None:
         body["effort"] = effort
     if settings.reasoning_summary is not None:
@@ -246,52 +244,10 @@ def _write_reasoning(rendering: Rendering) -> Any:
     return body or None
 
 
-def _effort(rendering: Rendering) -> str | None:
-    """The effort, from the thinking mode of other APIs where none is given."""
-    thinking, effort = rendering.request.settings.thinking, rendering.request.settings.effort
-    if thinking is None:
-        return effort
-    path = rendering.request.paths.get("thinking", "$.thinking")
-    rendering.put_extra({}, thinking.extra, path)
-    if thinking.display is not None:
-        rendering.lose(f"{path}.display", "dropped", f"{rendering.target} does not say how thinking is shown")
-    if thinking.mode == "disabled":
-        if effort is not None and effort != "none":
-            rendering.lose_setting("effort", "dropped", "thinking is disabled, which is an effort here")
-        rendering.lose(path, "approximated", "thinking disabled became effort 'none'")
-        return "none"
-    if effort is not None:
-        rendering.lose(path, "dropped", f"thinking {thinking.mode!r} has no counterpart beside effort {effort!r}")
-        return effort
-    if thinking.budget is None:
-        rendering.lose(path, "dropped", f"thinking {thinking.mode!r} has no counterpart; the model decides")
-        return None
-    word = next((word for limit, word in EFFORTS if thinking.budget < limit), "xhigh")
-    rendering.lose(path, "approximated", f"a budget of {thinking.budget} tokens became effort {word!r}")
-    return word
-
-
 # Members that another API fills with values unknown here, or that have no official place here.
 
-_STOP: Reader[str | list[str]] = Reader(str | list[str])
 _INCLUDE: Reader[list[str]] = Reader(list[str])
 LOGPROBS = "message.output_text.logprobs"
-
-
-def _read_stop(request: Request, value: Json, path: str) -> None:
-    stop = _STOP(value, path)
-    request.settings.stop = [stop] if isinstance(stop, str) else stop
-
-
-def _write_stop(rendering: Rendering) -> Any:
-    """An extension: local servers take it, the official API does not, so it is sent only if it came that way."""
-    stop = rendering.request.settings.stop
-    if stop is None:
-        return None
-    if rendering.request.origin != ORIGIN:
-        rendering.lose_setting("stop", "dropped", f"{rendering.target} has no stop sequences")
-        return None
-    return stop
 
 
 def _read_include(request: Request, value: Json, path: str) -> None:
@@ -312,19 +268,12 @@ def _write_include(rendering: Rendering) -> Any:
     return [LOGPROBS]
 
 
-def _read_service_tier(request: Request, value: Json, path: str) -> None:
-    request.settings.service_tier = _SERVICE_TIER(value, path)
-
-
 def _write_service_tier(rendering: Rendering) -> Any:
     tier = rendering.request.settings.service_tier
     if tier == "standard_only" and rendering.foreign:
         rendering.lose_setting("service_tier", "approximated", "'standard_only' became 'default'")
         return "default"
     return tier
-
-
-_SERVICE_TIER: Reader[str] = Reader(str)
 
 
 class StreamOptions(Wire):
@@ -371,12 +320,12 @@ OPTIONS = (
     object_setting("metadata"),
     setting("user", "user", str),
     setting("safety_identifier", "safety_identifier", str),
-    Option("service_tier", ("service_tier",), _read_service_tier, _write_service_tier),
+    Option("service_tier", ("service_tier",), setting("service_tier", "service_tier", str).read, _write_service_tier),
     setting("store", "store", bool),
     setting("prompt_cache_key", "prompt_cache_key", str),
     object_setting("prompt_cache_options"),
     setting("prompt_cache_retention", "prompt_cache_retention", str),
     object_setting("moderation"),
-    Option("stop", ("stop",), _read_stop, _write_stop),
+    OWN_STOP,
 )
 """Every member that is a setting. The others of the 33 (background, conversation, ...) have no counterpart anywhere."""

@@ -175,12 +175,13 @@ class Output:
         return self._parts(item, index, item.summary, SUMMARY)
 
     def at(self, item: Item, index: int) -> str:
-        """The item's source path, or its place."""
-        return item.at or f"items[{index}]"
+        """The item's source path, or its place, which is noted."""
+        item.at = item.at or f"items[{index}]"
+        return item.at
 
     def _parts(self, item: Item, index: int, content: list[Part], usual: str) -> list[Any]:
-        nested = isinstance(item, Thinking)
-        return write_parts(Place(self._rendering, self.at(item, index), usual, nested=nested), content)
+        self.at(item, index)
+        return write_parts(Place(self._rendering, item, usual), content)
 
     def _message(self, item: Assistant, index: int, content: list[Any], status: str) -> Body:
         body: Body = {"type": "message", "id": item.id, "status": status, "role": "assistant", "content": content}
@@ -217,6 +218,7 @@ class Output:
                 return item.value
             self._rendering.lose(self.at(item, index), "dropped", f"{self._api.name} has no item {item.type!r}")
             return None
+        self.at(item, index)
         alone = Request(conversation=Conversation(items=[item]), origin=self._origin or ORIGIN)
         rendering = Rendering(alone, self._api, OFFICIAL, {})
         writer = Writer(rendering, alone.items)

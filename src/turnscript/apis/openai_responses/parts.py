@@ -1,7 +1,6 @@
 """Owns content parts: reading `input_text`, `output_text`, images, files and the like, and writing them back.
 
-The type of a text follows from where it stands: `output_text` in an assistant message, `summary_text` in a summary. A
-text of another type keeps that type in `extra["type"]`.
+The type of a text follows from where it stands: `output_text` in an assistant message, `summary_text` in a summary.
 """
 
 from __future__ import annotations
@@ -25,8 +24,6 @@ from turnscript.apis.openai_responses.objects import (
 )
 from turnscript.core.conversation import Audio, Document, Extra, Image, Item, Part, Raw, Refusal, Text, readable
 from turnscript.core.data_urls import data_url, split_data_url
-from turnscript.core.json_text import json_of, plain
-from turnscript.core.losses import part_path as part_of_message
 from turnscript.core.source_paths import part_path
 from turnscript.core.wire import Verbatim, Wire
 
@@ -47,43 +44,35 @@ def extra_with(wire: Wire, *names: str) -> Extra:
     return extra
 
 
-# Reading. `usual` is the text type that belongs to the place.
+# Reading.
 
 
-def read_parts(content: list[Any], usual: str) -> list[Part]:
+def read_parts(content: list[Any]) -> list[Part]:
     """The parts of a list of content."""
-    return [_READ[part.__class__](part, usual) for part in content]
+    return [_READ[part.__class__](part) for part in content]
 
 
-def _text(part: Any, kind: str, usual: str, *names: str) -> Part:
-    text = Text(text=part.text)
-    if kind is usual and part.rest is None and not names:
-        return text
-    extra = extra_with(part, *names)
-    if kind != usual:
-        extra["type"] = json_of(kind)
-    if extra:
-        text.extra = extra
-    return text
+def _text(part: PlainText | SummaryText | ReasoningText) -> Part:
+    return Text(text=part.text, extra=extra_of(part.rest))
 
 
-def _input_text(part: InputText, usual: str) -> Part:
-    if usual is INPUT and part.rest is None and part.prompt_cache_breakpoint is UNSET:
+def _input_text(part: InputText) -> Part:
+    if part.rest is None and part.prompt_cache_breakpoint is UNSET:
         return Text(text=part.text)
-    return _text(part, INPUT, usual, _BREAKPOINT)
+    return Text(text=part.text, extra=extra_with(part, _BREAKPOINT))
 
 
-def _output_text(part: OutputText, usual: str) -> Part:
-    if usual is OUTPUT and part.rest is None and part.annotations is UNSET and part.logprobs is UNSET:
+def _output_text(part: OutputText) -> Part:
+    if part.rest is None and part.annotations is UNSET and part.logprobs is UNSET:
         return Text(text=part.text)
-    return _text(part, OUTPUT, usual, "annotations", "logprobs")
+    return Text(text=part.text, extra=extra_with(part, "annotations", "logprobs"))
 
 
-def _refusal(part: OutputRefusal, _usual: str) -> Part:
+def _refusal(part: OutputRefusal) -> Part:
     return Refusal(text=part.refusal, extra=extra_of(part.rest))
 
 
-def _image(part: InputImage, _usual: str) -> Part:
+def _image(part: InputImage) -> Part:
     image = Image(extra=extra_with(part, _BREAKPOINT))
     if part.image_url is not UNSET:
         split = split_data_url(part.image_url)
@@ -98,7 +87,7 @@ def _image(part: InputImage, _usual: str) -> Part:
     return image
 
 
-def _file(part: InputFile, _usual: str) -> Part:
+def _file(part: InputFile) -> Part:
     document = Document(extra=extra_with(part, "detail", _BREAKPOINT))
     if part.file_data is not UNSET:
         split = split_data_url(part.file_data)
@@ -115,7 +104,7 @@ def _file(part: InputFile, _usual: str) -> Part:
     return document
 
 
-def _audio(part: InputAudio, _usual: str) -> Part:
+def _audio(part: InputAudio) -> Part:
     audio = Audio(data=part.input_audio.data, extra=extra_of(part.rest))
     if part.input_audio.format is not UNSET:
         audio.format = part.input_audio.format
@@ -124,17 +113,17 @@ def _audio(part: InputAudio, _usual: str) -> Part:
     return audio
 
 
-_READ: dict[type, Callable[[Any, str], Part]] = {
+_READ: dict[type, Callable[[Any], Part]] = {
     InputText: _input_text,
     OutputText: _output_text,
-    SummaryText: lambda part, usual: _text(part, SUMMARY, usual),
-    ReasoningText: lambda part, usual: _text(part, REASONING, usual),
-    PlainText: lambda part, usual: _text(part, "text", usual),
+    SummaryText: _text,
+    ReasoningText: _text,
+    PlainText: _text,
     OutputRefusal: _refusal,
     InputImage: _image,
     InputFile: _file,
     InputAudio: _audio,
-    Verbatim: lambda part, _usual: Raw(type=part.tag, value=part.value),
+    Verbatim: lambda part: Raw(type=part.tag, value=part.value),
 }
 
 
@@ -142,26 +131,18 @@ _READ: dict[type, Callable[[Any, str], Part]] = {
 
 
 class Place:
-    """Where parts are being written: the rendering, the source path of their item, the text type that belongs there.
+    """Where parts are being written: the rendering, their item, and the text type that belongs there."""
 
-    `nested` says that the item is a block of a message, so that its own content lies below its path. `item`: the item
-    itself, if it knows where it stood.
-    """
+    __slots__ = ("item", "rendering", "usual")
 
-    __slots__ = ("at", "item", "nested", "rendering", "usual")
-
-    def __init__(self, rendering: Rendering, at: str, usual: str, *, nested: bool, item: Item | None = None) -> None:
-        self.item = item
+    def __init__(self, rendering: Rendering, item: Item, usual: str) -> None:
         self.rendering = rendering
-        self.at = at
+        self.item = item
         self.usual = usual
-        self.nested = nested
 
     def path(self, index: int) -> str:
         """The source path of a part."""
-        if self.item is not None:
-            return part_path(self.item, index)
-        return f"{self.at}.content[{index}]" if self.nested else part_of_message(self.at, index)
+        return part_path(self.item, index)
 
 
 def write_parts(place: Place, content: list[Part]) -> list[Any]:
@@ -179,11 +160,7 @@ def write_parts(place: Place, content: list[Part]) -> list[Any]:
 
 def _write_text(place: Place, part: Text, index: int) -> Any:
     body: Body = {"type": place.usual, "text": part.text}
-    kind = part.extra.get("type")
-    if kind is not None and not place.rendering.foreign:
-        body["type"] = plain(kind)
-    shared = _SHARED if body["type"] == INPUT else ()
-    place.rendering.put_extra(body, part.extra, place.path(index), shared)
+    place.rendering.put_extra(body, part.extra, place.path(index), _SHARED if place.usual == INPUT else ())
     return body
 
 
@@ -199,7 +176,7 @@ def _write_image(place: Place, part: Image, index: int) -> Any:
     if part.data is not None:
         body["image_url"] = data_url(_media_type(place, part, index), part.data)
         if part.url is not None:
-            place.rendering.lose(f"{place.path(index)}.url", "dropped", "the image is sent as base64 text")
+            place.rendering.lose_member(part, "url", "dropped", "the image is sent as base64 text", place.path(index))
     elif part.url is not None:
         body["image_url"] = part.url
         if place.rendering.foreign and split_data_url(part.url):
@@ -247,14 +224,13 @@ def _write_document(place: Place, part: Document, index: int) -> Any:
 
 
 def _lose_title(place: Place, part: Document, path: str, body: Body | None) -> None:
-    """A document's title takes the place of a missing file name; its context has none."""
+    """A document's title takes the place of a missing file name."""
     if part.title is not None and body is not None and "filename" not in body:
         body["filename"] = part.title
-        place.rendering.lose(f"{path}.title", "renamed", "the title became the file name")
+        place.rendering.lose_member(part, "title", "renamed", "the title became the file name", path)
     elif part.title is not None:
-        place.rendering.lose(f"{path}.title", "dropped", "an input_file has no title")
-    if part.context is not None:
-        place.rendering.lose(f"{path}.context", "dropped", "an input_file has no context")
+        place.rendering.lose_member(part, "title", "dropped", "an input_file has no title", path)
+    place.rendering.lose_unplaced(part, path)
 
 
 def _write_text_document(place: Place, part: Document, index: int) -> Any:
@@ -262,7 +238,7 @@ def _write_text_document(place: Place, part: Document, index: int) -> Any:
     body: Body = {"type": place.usual, "text": part.text}
     place.rendering.lose(path, "approximated", "a document of plain text became a text part")
     if part.filename is not None:
-        place.rendering.lose_member(path, "document.filename", "dropped", "a text part has no file name")
+        place.rendering.lose_member(part, "filename", "dropped", "a text part has no file name", path)
     _lose_title(place, part, path, None)
     place.rendering.put_extra(body, part.extra, path)
     return body
@@ -277,7 +253,7 @@ def _write_audio(place: Place, part: Audio, index: int) -> Any:
         place.rendering.lose(place.path(index), "dropped", "audio that only an id of an earlier answer gives")
         return None
     if part.id is not None:
-        place.rendering.lose(f"{place.path(index)}.id", "dropped", "the sound itself is sent")
+        place.rendering.lose_member(part, "id", "dropped", "the sound itself is sent", place.path(index))
     audio: Body = {"data": part.data}
     if part.format is not None:
         audio["format"] = part.format

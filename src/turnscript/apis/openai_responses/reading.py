@@ -30,7 +30,7 @@ from turnscript.apis.openai_responses.objects import (
     SeedResult,
     TypedItem,
 )
-from turnscript.apis.openai_responses.parts import INPUT, OUTPUT, REASONING, SUMMARY, extra_with, read_parts
+from turnscript.apis.openai_responses.parts import extra_with, read_parts
 from turnscript.apis.openai_responses.tools import read_search, read_tools
 from turnscript.core.conversation import (
     Assistant,
@@ -58,11 +58,11 @@ _PARTS: Reader[list[Any]] = Reader(Parts)
 _decode_easy = msgspec.json.Decoder(EasyMessage).decode
 _decode_typed = msgspec.json.Decoder(TypedItem).decode
 
-_ROLES: dict[str, tuple[type[System | User | Assistant], str]] = {
-    "user": (User, INPUT),
-    "assistant": (Assistant, OUTPUT),
-    "system": (System, INPUT),
-    "developer": (System, INPUT),
+_ROLES: dict[str, type[System | User | Assistant]] = {
+    "user": User,
+    "assistant": Assistant,
+    "system": System,
+    "developer": System,
 }
 NULL = Json(b"null")
 _SEED_BLOCKS: dict[type, str] = {SeedCall: "tool_call", SeedResult: "tool_result"}
@@ -150,11 +150,10 @@ def given(value: str | UnsetType) -> str | None:
 
 
 def _message(wire: AnyMessage, value: Json, at: str, items: list[Item]) -> None:
-    role = _ROLES.get(wire.role)
-    if role is None:
+    kind = _ROLES.get(wire.role)
+    if kind is None:
         items.append(Opaque(type="message", value=value, at=at))
         return
-    kind, usual = role
     content = wire.content
     if isinstance(content, str):
         parts: list[Part] = [Text(text=content)]
@@ -165,7 +164,7 @@ def _message(wire: AnyMessage, value: Json, at: str, items: list[Item]) -> None:
             if block.__class__ in _SEED_BLOCKS:
                 _seed_message(wire, value, at, items)
                 return
-        parts = read_parts(content, usual)
+        parts = read_parts(content)
     item = kind(content=parts, at=at)
     _finish_message(item, wire)
     items.append(item)
@@ -188,7 +187,7 @@ def _finish_message(item: System | User | Assistant, wire: AnyMessage) -> None:
 
 def _seed_message(wire: AnyMessage, value: Json, at: str, items: list[Item]) -> None:
     """A message with calls or results in it: each is an item of its own, and so is each run of parts between them."""
-    kind, usual = _ROLES[wire.role]
+    kind = _ROLES[wire.role]
     content = _only_own_blocks(wire, value)
     start = len(items)
     run: list[Any] = []
@@ -198,7 +197,7 @@ def _seed_message(wire: AnyMessage, value: Json, at: str, items: list[Item]) -> 
             continue
         if run:
             first = index - len(run)
-            items.append(kind(content=read_parts(run, usual), at=f"{at}.content[{first}]" if first else at))
+            items.append(kind(content=read_parts(run), at=f"{at}.content[{first}]" if first else at))
             run = []
         if block is not None:
             items.append(_SEED[block.__class__](block, f"{at}.content[{index}]"))
@@ -302,23 +301,19 @@ def _set_output(result: ToolResult, output: str | list[Any]) -> None:
     if isinstance(output, str):
         result.content = [Text(text=output)]
         return
-    result.content = read_parts(output, INPUT)
+    result.content = read_parts(output)
 
 
 # The rest.
 
 
 def _reasoning(wire: Reasoning, _value: Json, at: str, items: list[Item]) -> None:
-    thinking = Thinking(summary=read_parts(wire.summary, SUMMARY), at=at)
+    thinking = Thinking(summary=read_parts(wire.summary), at=at)
     if wire.rest is not None or wire.status is not UNSET:
         thinking.extra = extra_with(wire, "status")
-    if wire.content is None:
-        thinking.extra["content"] = NULL
-    elif wire.content is not UNSET:
-        thinking.content = read_parts(wire.content, REASONING)
-    if wire.encrypted_content is None:
-        thinking.extra["encrypted_content"] = NULL
-    elif wire.encrypted_content is not UNSET:
+    if wire.content:
+        thinking.content = read_parts(wire.content)
+    if wire.encrypted_content is not UNSET:
         thinking.encrypted = wire.encrypted_content
     thinking.id = given(wire.id)
     items.append(thinking)

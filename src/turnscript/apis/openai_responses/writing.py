@@ -19,10 +19,10 @@ from turnscript.apis.openai_responses.client_tools import (
 from turnscript.apis.openai_responses.options import ORIGIN
 from turnscript.apis.openai_responses.parts import INPUT, OUTPUT, REASONING, SUMMARY, Place, write_parts
 from turnscript.apis.openai_responses.tools import NAMESPACE_SEPARATOR, found_text, write_tools
-from turnscript.core.call_pairing import call_ids, is_generated, kept_ids, told
+from turnscript.core.call_pairing import call_ids, is_generated, kept_ids
 from turnscript.core.conversation import (
     Assistant,
-    Extra,
+    Document,
     Hints,
     Item,
     Opaque,
@@ -30,6 +30,7 @@ from turnscript.core.conversation import (
     System,
     Text,
     Thinking,
+    ThinkingMode,
     ToolCall,
     ToolResult,
     ToolsChange,
@@ -38,17 +39,33 @@ from turnscript.core.conversation import (
 )
 from turnscript.core.json_text import is_object
 from turnscript.core.message_groups import is_joined, slot_of
-from turnscript.core.source_paths import message_path, telling
+from turnscript.core.source_paths import Unplaced, message_path, telling
 from turnscript.core.validation import text_only
+
+_NAMELESS = {"name": f"{ORIGIN} has no names of participants"}
+UNPLACED = Unplaced(
+    {
+        System: _NAMELESS,
+        User: _NAMELESS,
+        Assistant: _NAMELESS,
+        Thinking: {
+            "signature": "only the API that signed the thought can read its signature",
+            "redacted": "only the API that hid the thought can read it",
+            "of": ("approximated", "a thought of kind {!r} became ordinary reasoning"),
+        },
+        ToolResult: {"status": f"{ORIGIN} does not say whether a tool failed"},
+        Document: {"context": "an input_file has no context"},
+        ThinkingMode: {"display": f"{ORIGIN} does not say how thinking is shown"},
+    }
+)
 
 
 def write_items(body: Body, rendering: Rendering) -> None:
     """Write `instructions` and `input` into `body`."""
     items = rendering.request.items
     writer = Writer(rendering, items)
-    slices = rendering.slices
-    start = writer.write_instructions(body) if slices is not None else 0
-    kept = slices.member("input", items[start:]) if slices is not None else None
+    start = writer.write_instructions(body)
+    kept = rendering.slices.member("input", items[start:])
     if kept is not None:
         body["input"] = kept
     elif len(items) > start:
@@ -65,8 +82,8 @@ class Writer:
     """
 
     __slots__ = (
-        "_call_ids",
         "_reasoning_ids",
+        "_stays",
         "custom",
         "index",
         "items",
@@ -76,7 +93,6 @@ class Writer:
         "own",
         "rendering",
         "seed",
-        "stays",
     )
 
     def __init__(self, rendering: Rendering, items: Sequence[Item]) -> None:
@@ -89,14 +105,13 @@ class Writer:
         self.names: dict[str, str] = {}  # id of a call -> its tool's name, as the reader derives the names of results
         self.custom: set[str] = set()
         self.joined: Item | None = None  # the last item that was written with the one before it
-        self.stays: set[int] = set()  # where a reader will keep the call id that is generated here
-        self._call_ids: dict[int, str] | None = None
+        self._stays: set[int] | None = None  # where a reader will keep the call id that is generated here
         self._reasoning_ids: dict[int, str] | None = None
 
     def write(self, start: int, end: int) -> None:
         """Write the items from `start` to `end`."""
         self.index = start
-        for value, run in self.rendering.runs(self.items[start:end]):
+        for value, run in self.rendering.slices.runs(self.items[start:end]):
             if value is not None:
                 self.out.append(value)
                 self.index += len(run)
@@ -112,8 +127,6 @@ class Writer:
     def write_instructions(self, body: Body) -> int:
         """Write what stood in `instructions` there again; gives the number of items that did."""
         slices, items = self.rendering.slices, self.items
-        if slices is None:
-            return 0
         count = 0
         while count < len(items) and slices.place(items[count]).startswith("$.instructions"):
             count += 1
@@ -129,41 +142,24 @@ class Writer:
 
     # What every item needs.
 
-    def at(self, item: Item) -> str:
-        """The item's source path, or its place in a conversation built by hand."""
-        return item.at or f"items[{self.index}]"
-
     def parts(self, item: Item, content: list[Part], usual: str) -> list[Any]:
         if len(content) == 1:  # the most common content by far
             part = content[0]
             if type(part) is Text and not part.extra:
                 return [{"type": usual, "text": part.text}]
-        nested = isinstance(item, ToolResult | Thinking)
-        return write_parts(
-            Place(self.rendering, self.at(item), usual, nested=nested, item=item if item.at else None), content
-        )
+        return write_parts(Place(self.rendering, item, usual), content)
 
     def add(self, item: Item, body: Body) -> None:
         """Append an item with its unnamed members."""
         if item.extra:
-            self.rendering.put_extra(body, self._unsaid(item, body), self.at(item))
+            self.rendering.put_extra(body, item.extra, item.at)
         self.out.append(body)
-
-    def _unsaid(self, item: Item, body: Body) -> Extra:
-        """The unnamed members of an item, without the name of a result that has a place here and none in its source."""
-        if self.rendering.foreign and isinstance(item, ToolResult) and "name" in body:
-            return {key: value for key, value in item.extra.items() if key != "name"}
-        return item.extra
-
-    def lose_name(self, item: System | User | Assistant) -> None:
-        path = f"{message_path(self.at(item))}.name"
-        self.rendering.lose(path, "dropped", f"{self.rendering.target} has no names of participants")
 
     def _lose_hints(self, item: Item, hints: Hints) -> None:
         """Report what the shape of messages said and this API cannot: only blocks of the seed share a message."""
         if hints.turn and self.joined is not item:
-            self.rendering.lose(self.at(item), "approximated", "where a message begins and ends is not kept")
-        message = message_path(self.at(item))
+            self.rendering.lose(item.at, "approximated", "where a message begins and ends is not kept")
+        message = message_path(item.at)
         for key in telling(hints.envelope, self.rendering.request.words):
             self.rendering.lose(f"{message}.{key}", "dropped", f"{self.rendering.target} has no message around this")
 
@@ -171,18 +167,11 @@ class Writer:
         """The id on the wire; generated for an item that has none."""
         if item.id is not None:
             return item.id
-        if self._call_ids is None:
-            self._call_ids = call_ids(self.items)
-            if any(isinstance(one, ToolCall | ToolResult) and is_generated(one.id) for one in self.items):
-                self.stays = kept_ids(self.items, self._call_ids)
-        made = self._call_ids[self.index]
-        own = self.rendering.request.origin == ORIGIN  # where it was generated before
-        detail = "" if own else told(self.rendering.request, item, made)
-        if self.index in self.stays and not detail:
-            detail = f"{made!r}: next to ids that look generated, it will not be taken for one"
-        if detail:
-            self.rendering.lose(self.at(item), "invented", detail)
-        return made
+        if self._stays is None:
+            looks = any(isinstance(one, ToolCall | ToolResult) and is_generated(one.id) for one in self.items)
+            self._stays = kept_ids(self.items, call_ids(self.items)) if looks else set()
+        stays = f"{self.rendering.call_id(item)!r}: next to ids that look generated, it will not be taken for one"
+        return self.rendering.told_id(item, stays if self.index in self._stays else "")
 
     def reasoning_id(self) -> str | None:
         if self._reasoning_ids is None:
@@ -196,7 +185,7 @@ class Writer:
 def _system(writer: Writer, item: System) -> None:
     role = item.role
     if role not in ("system", "developer"):
-        writer.rendering.lose(f"{writer.at(item)}.role", "renamed", f"{role!r} is no role here: written as system")
+        writer.rendering.lose_member(item, "role", "renamed", f"{role!r} is no role here: written as system")
         role = "system"
     _message(writer, item, role, INPUT)
 
@@ -208,7 +197,7 @@ def _user(writer: Writer, item: User) -> None:
 def _assistant(writer: Writer, item: Assistant) -> None:
     if item.open and writer.rendering.request.origin != ORIGIN:
         detail = f"{writer.rendering.target} starts a new message instead of continuing this one"
-        writer.rendering.lose(writer.at(item), "approximated", detail)
+        writer.rendering.lose(item.at, "approximated", detail)
     _message(writer, item, "assistant", OUTPUT)
 
 
@@ -218,8 +207,7 @@ def _message(writer: Writer, item: System | User | Assistant, role: str, usual: 
         body["id"] = item.id
     if type(item) is Assistant and item.phase is not None:
         body["phase"] = item.phase
-    if item.name is not None:
-        writer.lose_name(item)
+    writer.rendering.lose_unplaced(item)
     writer.add(item, body)
 
 
@@ -228,9 +216,10 @@ def _message(writer: Writer, item: System | User | Assistant, role: str, usual: 
 
 def _thinking(writer: Writer, item: Thinking) -> None:
     rendering = writer.rendering
-    if item.signature is not None or item.redacted is not None or item.of != "reason":
-        _lose_proofs(writer, item)
+    rendering.lose_unplaced(item)
     if not is_written(item):
+        rendering.lose(item.at, "dropped", "a thought that only another API can read")
+        rendering.put_extra({}, item.extra, item.at)
         return
     body: Body = {"type": "reasoning"}
     id_ = item.id if item.id is not None else writer.reasoning_id()
@@ -241,23 +230,10 @@ def _thinking(writer: Writer, item: Thinking) -> None:
         body["content"] = writer.parts(item, item.content, REASONING)
     if item.encrypted is not None:
         if not rendering.proved:
-            rendering.lose(f"{writer.at(item)}.encrypted_content", "dropped", "only its own API can read it")
+            rendering.lose_member(item, "encrypted", "dropped", "only its own API can read it")
         else:
             body["encrypted_content"] = item.encrypted
     writer.add(item, body)
-
-
-def _lose_proofs(writer: Writer, item: Thinking) -> None:
-    rendering, at = writer.rendering, writer.at(item)
-    if item.signature is not None:
-        rendering.lose(f"{at}.signature", "dropped", "only the API that signed the thought can read its signature")
-    if item.redacted is not None:
-        rendering.lose(f"{at}.data", "dropped", "only the API that hid the thought can read it")
-        if not is_written(item):
-            rendering.lose(at, "dropped", "a thought that only another API can read")
-            rendering.put_extra({}, item.extra, at)
-    if item.of != "reason":
-        rendering.lose(at, "approximated", f"a thought of kind {item.of!r} became ordinary reasoning")
 
 
 # Calls and results.
@@ -292,9 +268,7 @@ def _tool_result(writer: Writer, item: ToolResult) -> None:
     if writer.own and (own := output_body(item, call_id)) is not None:
         writer.add(item, own)
         return
-    if item.status is not None:
-        detail = f"{rendering.target} does not say whether a tool failed"
-        rendering.lose_member(writer.at(item), "tool_result.status", "dropped", detail)
+    rendering.lose_unplaced(item)
     if writer.seed:
         _seed_result(writer, item, call_id)
         return
@@ -307,7 +281,7 @@ def _tool_result(writer: Writer, item: ToolResult) -> None:
         body["id"] = item.item_id
     if item.name is not None and _says_name(writer, item, call_id):
         if custom and rendering.request.origin != ORIGIN:
-            rendering.lose(f"{writer.at(item)}.name", "dropped", "the result of a custom tool has no name here")
+            rendering.lose_member(item, "name", "dropped", "the result of a custom tool has no name here")
         else:
             body["name"] = item.name
     if item.namespace is not None:
@@ -334,7 +308,7 @@ def _search_output(writer: Writer, item: ToolResult, call_id: str) -> bool:
     tools = found.added if found is not None else []
     if item.content and single_text(item.content) != found_text(tools):
         return False
-    written = write_tools(writer.rendering, tools, f"{writer.at(item)}.tools")
+    written = write_tools(writer.rendering, tools, f"{item.at}.tools")
     body: Body = {"type": TOOL_SEARCH_OUTPUT, "call_id": call_id, "execution": "client", "tools": written}
     if item.item_id is not None:
         body["id"] = item.item_id
@@ -366,9 +340,9 @@ def _seed_call(writer: Writer, item: ToolCall, call_id: str) -> None:
     name = item.name
     if item.namespace is not None:
         name = f"{item.namespace}{NAMESPACE_SEPARATOR}{name}"
-        writer.rendering.lose(f"{writer.at(item)}.namespace", "renamed", f"the tool became {name!r}")
+        writer.rendering.lose_member(item, "namespace", "renamed", f"the tool became {name!r}")
     if item.custom:
-        writer.rendering.lose(writer.at(item), "approximated", "a call of a custom tool became an ordinary one")
+        writer.rendering.lose(item.at, "approximated", "a call of a custom tool became an ordinary one")
     body: Body = {"type": "tool_call", "id": call_id, "name": name, "arguments": item.arguments}
     _add_block(writer, item, "assistant", body)
 
@@ -377,7 +351,7 @@ def _seed_result(writer: Writer, item: ToolResult, call_id: str) -> None:
     """The Universal document's form: a block in a user message."""
     if item.name is not None and _says_name(writer, item, call_id):
         detail = "a result in a message has no name but that of its call"
-        writer.rendering.lose(f"{writer.at(item)}.name", "dropped", detail)
+        writer.rendering.lose_member(item, "name", "dropped", detail)
     body: Body = {"type": "tool_result", "tool_call_id": call_id, "output": _output(writer, item)}
     _add_block(writer, item, "user", body)
 
@@ -385,8 +359,8 @@ def _seed_result(writer: Writer, item: ToolResult, call_id: str) -> None:
 def _add_block(writer: Writer, item: ToolCall | ToolResult, role: str, block: Body) -> None:
     rendering = writer.rendering
     if item.item_id is not None:
-        rendering.lose(f"{writer.at(item)}.id", "dropped", "a call in a message has no id beside the one of the call")
-    rendering.put_extra(block, item.extra, writer.at(item))
+        rendering.lose_member(item, "item_id", "dropped", "a call in a message has no id beside the one of the call")
+    rendering.put_extra(block, item.extra, item.at)
     writer.out.append({"role": role, "content": [block]})
 
 
@@ -394,7 +368,7 @@ def _add_block(writer: Writer, item: ToolCall | ToolResult, role: str, block: Bo
 
 
 def _tools_change(writer: Writer, item: ToolsChange) -> None:
-    rendering, at = writer.rendering, writer.at(item)
+    rendering, at = writer.rendering, item.at
     if writer.joined is item:
         return
     for name in item.removed:
@@ -415,7 +389,7 @@ def _tools_change(writer: Writer, item: ToolsChange) -> None:
 def _opaque(writer: Writer, item: Opaque) -> None:
     rendering = writer.rendering
     if rendering.foreign:
-        rendering.lose(writer.at(item), "dropped", f"{rendering.target} has no item {item.type!r}")
+        rendering.lose(item.at, "dropped", f"{rendering.target} has no item {item.type!r}")
     else:
         writer.out.append(item.value)
 

@@ -1,4 +1,4 @@
-"""Owns the words of tool choices, and what is left of a choice in an API that has not all of the tools.
+"""Owns what is offered to a model: the tools of the end, the words of choices, and what is left of a choice.
 
 A word may be spelled as another API spells it: many clients give every server `{"type": "auto"}`, or `any`. What such a
 choice means is plain, so it is one here, and its spelling comes back to the API that it came from.
@@ -10,13 +10,14 @@ servers refuse it in their own words.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from turnscript.apis.api import Body, Rendering
-from turnscript.core.conversation import DECLARED_AS, Request, Tool, ToolChoice, all_tools
+from turnscript.core.conversation import DECLARED_AS, Request, Tool, ToolChoice, ToolsChange, all_tools
 from turnscript.core.json_text import Json, excerpt, plain, read_list, read_object
 
 _CALLED = ("function", "custom")
@@ -156,3 +157,34 @@ def said_name(said: Any) -> str | None:
     inner = said.get(str(said.get("type")))
     name = inner.get("name") if isinstance(inner, dict) else said.get("name")
     return name if isinstance(name, str) else None
+
+
+def offered_tools(rendering: Rendering, changes: Iterable[ToolsChange]) -> list[tuple[Tool, str]]:
+    """The tools and where they stood, for an API whose tools cannot change on the way: those of the end."""
+    offered = {place: (tool, f"$.tools[{place}]") for place, tool in enumerate(rendering.request.tools)}
+    places: dict[str | None, list[int]] = {}  # a tool without a name cannot be named, so it stays
+    for place, (tool, _) in offered.items():
+        places.setdefault(tool.name, []).append(place)
+    place = len(offered)
+    for item in changes:
+        rendering.lose(item.at, "moved", "tools cannot change on the way: the tools are those of the end")
+        rendering.put_extra({}, item.extra, item.at)
+        rendering.put_envelope({}, item)
+        for name in (*item.removed, *(tool.name for tool in item.added if tool.name is not None)):
+            for gone in places.pop(name, ()):
+                rendering.lose(offered.pop(gone)[1], "dropped", "removed or replaced in the course of things")
+        for index, tool in enumerate(item.added):
+            offered[place] = (tool, f"{item.at}.tools[{index}]")
+            places.setdefault(tool.name, []).append(place)
+            place += 1
+    return list(offered.values())
+
+
+def inner_tools(rendering: Rendering, tool: Tool, at: str) -> list[tuple[Tool, str]]:
+    """The tools of a namespace and where they stood, for an API that has none: its name begins theirs."""
+    rendering.lose(at, "renamed", f"tools have no namespaces here: the names of its tools begin {tool.name}__")
+    if tool.description is not None:
+        rendering.lose(f"{at}.description", "dropped", "tools have no namespaces here")
+    for extra in (tool.extra, tool.envelope):
+        rendering.put_extra({}, extra, at)
+    return [(inner, f"{at}.tools[{index}]") for index, inner in enumerate(tool.tools)]
