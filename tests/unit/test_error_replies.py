@@ -80,7 +80,7 @@ CASES = [
     ),
     Case(
         NotFound("response", "resp_1", "$.previous_response_id"),
-        (404, "not_found_error", None, openai.NotFoundError),
+        (404, "not_found_error", "previous_response_not_found", openai.NotFoundError),
         (404, "not_found_error", anthropic.NotFoundError),
     ),
     Case(

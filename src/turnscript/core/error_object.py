@@ -18,6 +18,7 @@ from turnscript.core.sse import frame
 
 _INVALID = "invalid_request_error"
 _SERVER = "server_error"
+_PREVIOUS = "$.previous_response_id"
 
 _WORDS: dict[Kind, tuple[str, str | None]] = {
     "bad_request": (_INVALID, None),
@@ -41,6 +42,8 @@ def error_body(error: TurnscriptError) -> tuple[int, dict[str, Any]]:
     """Status and body of an error."""
     fault = fault_of(error)
     type_, code = _WORDS[fault.kind]
+    if fault.kind == "not_found" and fault.path == _PREVIOUS:
+        code = "previous_response_not_found"  # clients send all again then
     message = _MESSAGES.get(fault.kind, _message)(fault)
     return fault.status, {"error": {"message": message, "type": type_, "param": fault.path or None, "code": code}}
 

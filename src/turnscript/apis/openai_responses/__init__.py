@@ -57,7 +57,7 @@ from turnscript.apis.shared.stream_reader import StreamReader
 from turnscript.core.call_pairing import drop_generated_ids, name_results
 from turnscript.core.conversation import Item, Request, Response, SourceBody, Text, User
 from turnscript.core.error_object import encoded, error_body
-from turnscript.core.errors import NotFound, TurnscriptError
+from turnscript.core.errors import TurnscriptError
 from turnscript.core.json_text import NULL, Json, plain, read_list
 from turnscript.core.losses import Indexed, Loss
 from turnscript.core.payloads import Source, body_bytes
@@ -204,8 +204,6 @@ class OpenAIResponses(Api):
 
     def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:
         status, body = error_body(error)
-        if isinstance(error, NotFound) and error.path == "$.previous_response_id":
-            body["error"]["code"] = "previous_response_not_found"  # clients send all again then
         return status, encoded(body)
 
 
