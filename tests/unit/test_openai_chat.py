@@ -308,7 +308,7 @@ def test_a_result_takes_the_name_of_its_call() -> None:
 
 def test_an_unofficial_name_of_a_result_is_kept_and_used() -> None:
     (item,) = items_of({**ANSWER, "name": "g"})
-    assert ("g", {}) == (item.name, item.extra)
+    assert ("g", {"name": json_of("g")}) == (item.name, item.extra)
     (item,) = items_of({**ANSWER, "name": 5})
     assert item.name is None
 

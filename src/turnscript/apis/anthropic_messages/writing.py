@@ -590,7 +590,7 @@ class Writer:
 
     def _foreign_result(self, item: ToolResult) -> None:
         source = self.rendering.call_id(item)
-        if item.name is not None and item.name != self._names.get(source):
+        if item.name is not None and item.name != self._names.get(source) and "name" not in item.extra:
             self.rendering.lose_member(item, "name", "dropped", _NOT_HERE)
         self.rendering.lose_unplaced(item)
 

@@ -135,12 +135,13 @@ def _read_user(message: UserMessage, at: str, items: list[Item]) -> None:
 
 
 def _read_tool(message: ToolMessage, at: str, items: list[Item]) -> None:
-    content, name, extra = _content(message), None, extra_of(message.rest)
+    content, name = _content(message), None
     if message.name is not UNSET and bytes(message.name)[:1] == b'"':
         name = plain(message.name)
-    elif message.name is not UNSET:
-        extra["name"] = message.name
-    items.append(ToolResult(content=content, id=given(message.tool_call_id), name=name, extra=extra, at=at))
+    item = ToolResult(content=content, id=given(message.tool_call_id), name=name, at=at)
+    if message.rest or message.name is not UNSET:
+        item.extra = kept(message, "name")
+    items.append(item)
 
 
 def _read_function(message: FunctionMessage, at: str, items: list[Item]) -> None:

@@ -23,6 +23,7 @@ from turnscript.core.call_pairing import call_ids, is_generated, kept_ids
 from turnscript.core.conversation import (
     Assistant,
     Document,
+    Extra,
     Hints,
     Item,
     Opaque,
@@ -152,8 +153,14 @@ class Writer:
     def add(self, item: Item, body: Body) -> None:
         """Append an item with its unnamed members."""
         if item.extra:
-            self.rendering.put_extra(body, item.extra, item.at)
+            self.rendering.put_extra(body, self._unsaid(item, body), item.at)
         self.out.append(body)
+
+    def _unsaid(self, item: Item, body: Body) -> Extra:
+        """The unnamed members of an item, without the name of a result that has a place here and none in its source."""
+        if self.rendering.foreign and isinstance(item, ToolResult) and "name" in body:
+            return {key: value for key, value in item.extra.items() if key != "name"}
+        return item.extra
 
     def _lose_hints(self, item: Item, hints: Hints) -> None:
         """Report what the shape of messages said and this API cannot: only blocks of the seed share a message."""
