@@ -418,6 +418,6 @@ def test_a_closing_that_is_left_out_is_kept_told_or_refused(name: str) -> None:
             "",
             *(turn.no_thought.strip() for turn in format_.document.turns),
         }:
-            for found in re.finditer(re.escape(literal), transcript):
+            for found in re.compile(re.escape(literal)).finditer(transcript, len(format_.document.start)):
                 without = transcript[: found.start()] + transcript[found.end() :]
                 assert not is_silent(format_, transcript, without), f"{literal} at {found.start()}"
