@@ -168,3 +168,19 @@ def test_a_list_of_tools_comes_first_of_all() -> None:
         [text_content(item.content) for item in read.items],  # type: ignore[attr-defined]
     )
     assert text == KIMI.render(read).value
+
+
+def test_a_call_that_must_be_made_begins_with_its_number() -> None:
+    """Command A writes the number of a call before its name."""
+    format_ = ts.get_format("command-a")
+    items: list[ts.Item] = [ts.User(content=[ts.Text(text="Hi")])]
+    request = ts.Request(conversation=ts.Conversation(items=items, tools=[ts.Tool(name="f")]))
+    request.settings.tool_choice = ts.ToolChoice("named", name="f")
+    for number in range(3):
+        assert format_.prompt(request).text.endswith(f'{{"tool_call_id": "{number}", "tool_name": "f", "parameters": ')
+        parser = format_.prompt(request).parser()
+        events = [*parser.feed("{}}\n]<|END_ACTION|>"), *parser.close()]
+        (call,) = ts.fold(events).items
+        assert isinstance(call, ts.ToolCall)
+        assert (str(number), "f", "{}") == (call.id, call.name, call.arguments)
+        items += [call, ts.ToolResult(id=call.id, name="f", content=[ts.Text(text="1")])]

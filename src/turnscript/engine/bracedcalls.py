@@ -67,7 +67,7 @@ class BracedCall(PlainBody):
             _write([*_word_pieces(key, self.mark, _PLAIN), (False, ":"), *braced_pieces(value, self.mark)], out)
         out.content("}")
 
-    def prefill(self, name: str | None, protect: Callable[[str], str]) -> str:
+    def prefill(self, name: str | None, protect: Callable[[str], str], number: int) -> str:
         """Return the prefix and the name of a call that must be made, up to where the model decides."""
         return self.prefix if name is None else f"{self.prefix}{self._named(name, protect, _PLAIN_NAME)}{{"
 

@@ -70,7 +70,7 @@ class FunctionCall(PlainBody):
         lose_arguments(item.arguments, again, count, _spelled, out)
         out.content(f"{_named(item.name)}({shown})")
 
-    def prefill(self, name: str | None, protect: Callable[[str], str]) -> str:
+    def prefill(self, name: str | None, protect: Callable[[str], str], number: int) -> str:
         """Return the name of a call that must be made, up to where the model decides."""
         return "" if name is None else f"{protect(_named(name))}("
 

@@ -127,11 +127,15 @@ class JsonCall(PlainBody):
         opening, between, closing = self._literals
         return f"{opening}{first}{between}{second}{closing}", respaced
 
-    def prefill(self, name: str | None, protect: Callable[[str], str]) -> str:
+    def prefill(self, name: str | None, protect: Callable[[str], str], number: int) -> str:
         """Return the beginning of a call that must be made, up to where the model decides."""
         if self._arguments_first:
             return self._literals[0]
-        return "" if name is None else f"{self._literals[0]}{protect(json_string(name))}{self._literals[1]}"
+        if name is None:
+            return ""
+        comma, key = self.id_spelled()
+        id_ = f"{key}{json_string(str(number))}{comma}" if self.ids_first else ""
+        return f"{{{id_}{self._literals[0][1:]}{protect(json_string(name))}{self._literals[1]}"
 
     def read(self, payload: Payload) -> dict[str, Any]:
         """Return the call's fields."""

@@ -277,7 +277,7 @@ class PlainBody:
         """
         return _none
 
-    def prefill(self, name: str | None, protect: Callable[[str], str]) -> str:
+    def prefill(self, name: str | None, protect: Callable[[str], str], number: int) -> str:
         """Return the beginning of the payload of a call that must be made, up to where the model decides."""
         return ""
 

@@ -73,7 +73,7 @@ class NamedCall(PlainBody):
             out.lose(".arguments", "approximated", "white space around them has no place in this format")
         out.content(text)
 
-    def prefill(self, name: str | None, protect: Callable[[str], str]) -> str:
+    def prefill(self, name: str | None, protect: Callable[[str], str], number: int) -> str:
         """Return the name of a call that must be made, up to where the model decides; nothing before an id."""
         if name is None or self.id_first:
             return "" if self.id_first else self.prefix

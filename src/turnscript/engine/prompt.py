@@ -188,7 +188,7 @@ def _call_opening(place: Place, said: Earlier, forced: ToolChoice) -> str:
             opening += f" {attribute.key}={place.escape.spelled(attribute_text(name))}"
         elif attribute.path == "id":
             opening += f" {attribute.key}={attribute_text(said.next_id())}"
-    payload = place.body.prefill(name, place.escape.apply) or ("" if place.open else place.body.begins)
+    payload = place.body.prefill(name, place.escape.apply, said.calls) or ("" if place.open else place.body.begins)
     return f"{opening}{place.head_end}{payload}"
 
 

@@ -96,10 +96,11 @@ class Body(Protocol):
         """Return a function that gives the payload of an item that says nothing else, as text; None for all others."""
         ...
 
-    def prefill(self, name: str | None, protect: Callable[[str], str]) -> str:
+    def prefill(self, name: str | None, protect: Callable[[str], str], number: int) -> str:
         """Return the beginning of the payload of a call that must be made, up to where the model decides.
 
-        `protect` breaks the tags of the format in what is written of the name.
+        `protect` breaks the tags of the format in what is written of the name. `number`: how many calls were made
+        before, of which an id may be made.
         """
         ...
 

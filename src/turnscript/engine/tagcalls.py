@@ -96,7 +96,7 @@ class TagCall(PlainBody):
             detail = "tags keep the values of JSON arguments, not how they were spelled"
             lose_difference(item.arguments, len(members), partial(_spelled, kinds), out, detail)
 
-    def prefill(self, name: str | None, protect: Callable[[str], str]) -> str:
+    def prefill(self, name: str | None, protect: Callable[[str], str], number: int) -> str:
         """Return the name's opening, and the name if it is known."""
         return self.name_open if name is None else f"{self.name_open}{protect(_word(name))}{self.name_close}"
 
@@ -328,9 +328,9 @@ class AddressedCall(TagCall):
         """Write the name twice, and tags for each member."""
         self._of(item.name).write(item, out)
 
-    def prefill(self, name: str | None, protect: Any) -> str:
+    def prefill(self, name: str | None, protect: Any, number: int) -> str:
         """Return the name, up to where the model decides."""
-        return super().prefill(name, protect) if name is None else self._of(name).prefill(name, protect)
+        return super().prefill(name, protect, number) if name is None else self._of(name).prefill(name, protect, number)
 
     def machine(self, reading: Reading) -> Machine:
         """Return a reader for a call that comes in pieces."""
