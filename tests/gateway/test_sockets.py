@@ -157,13 +157,17 @@ def test_a_warm_up_is_answered_without_the_model(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("message", "error"),
     [
-        ("{", "a message must be a JSON object"),
-        ("[]", "a message must be a JSON object"),
+        ("{", "JSON"),
+        ("[]", "object"),
         ("{}", "must be of the type response.create, found nothing"),
         ('{"type":"session.update"}', 'found "session.update"'),
         ('{"type":"response.create","input":7}', "$.input"),
         ('{"type":"response.create","input":"x","previous_response_id":7}', "$.previous_response_id"),
-        (b'\xff{"type":"response.create"}', "a message must be a JSON object"),
+        (b'\xff{"type":"response.create"}', "JSON"),
+        (b'{"type":"response.create","input":"\xff"}', "UTF-8"),
+        ('{"type":"\\ud800"}', "surrogate"),
+        ('{"type":"response.create","input":"x","previous_response_id":"\\ud800"}', "surrogate"),
+        ('{"type":"response.create","input":' + "[" * 100_000 + "]" * 100_000 + "}", "nested"),
     ],
 )
 def test_what_is_no_request_is_told_and_the_connection_goes_on(stage: Stage, message: Any, error: str) -> None:

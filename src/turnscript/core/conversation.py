@@ -79,7 +79,7 @@ class Hints(Comparable, Struct, eq=False, omit_defaults=True, gc=False):
     turn: Turn = ""
     """Starts a message of its own (`new`) or belongs to the one before (`join`), against the API's grouping rule."""
     slot: str = ""
-    """What an API calls it where that is one of several: a tool of its own, or a way to say a thought."""
+    """Names which of several things of its API it was: a tool of its own, or a way to say a thought."""
     envelope: Extra = {}
     """Unnamed members of the message around this block; on the first block of the message."""
     attributes: Extra = {}

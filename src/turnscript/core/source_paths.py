@@ -505,7 +505,7 @@ class Slices:
 
 
 NO_SLICES = Slices(Request(), {}, {})
-"""What is kept of a request that is written to another API, or from none."""
+"""A request that is written to another API, or comes from none, goes back to no slices."""
 
 
 def _are_same(items: Sequence[Item], before: Sequence[Item]) -> bool:

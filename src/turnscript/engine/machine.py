@@ -158,7 +158,7 @@ class Machine(ABC):
     name: str | None
     id: str | None
     is_json = False
-    """Whether the payload is one JSON object. Machines look at no more of that than they need."""
+    """A payload is one JSON object where this is true. Machines look at no more of that than they need."""
 
     def __init__(self) -> None:
         self.name = None

@@ -83,7 +83,7 @@ class Application:
             if api.serving.stored is not None
             for path in (api.endpoint, api.endpoint.removeprefix("/v1"))
         }
-        """What answers over a WebSocket, by path."""
+        """Maps each path that has a WebSocket to what answers there."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":

@@ -44,7 +44,7 @@ _TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\n%bcontent-length: 
 _INVALID = "Invalid HTTP request received."
 _NO_REQUEST = b"HTTP/1.1 400 Bad Request\r\n%bcontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n\r\n%b"
 _KEY = 24
-"""How long the key of a handshake is, in base64 (RFC 6455, 4.1)."""
+"""The key of a handshake has so many characters of base64 (RFC 6455, 4.1)."""
 _TLS = b"\x16\x03"
 """How a client begins that was told https://. No head of HTTP begins so."""
 _ARRIVING: ContextVar[Connection | None] = ContextVar("_ARRIVING", default=None)

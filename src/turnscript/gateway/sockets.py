@@ -14,11 +14,12 @@ from time import monotonic, time
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from turnscript.apis.api import Api, Reply
 from turnscript.core.errors import InvalidRequest, Overloaded, TurnscriptError
 from turnscript.core.events import MessageEnd
+from turnscript.core.json_text import Json, plain, read_list, read_object
 from turnscript.core.sse import SseReader
 from turnscript.gateway.headers import CUT, NONE_LOST, by_name
 from turnscript.gateway.ids import random_hex
@@ -44,7 +45,7 @@ _OF_HANDSHAKE = {
 }
 _STARTS = {"response.created", "response.in_progress", "response.queued"}
 _ENDS = {"response.completed", "response.incomplete", "response.failed"}
-_TRUE, _FALSE, _NULL = Raw(b"true"), Raw(b"false"), Raw(b"null")
+_TRUE, _FALSE, _NULL = Json(b"true"), Json(b"false"), Json(b"null")
 _BAD, _FAULT = 400, 500
 _LARGEST = 1 << 30
 """Bytes of an event: those that the gateway writes itself need no limit."""
@@ -55,7 +56,6 @@ class _Event(Struct):
 
 
 _TYPE = msgspec.json.Decoder(_Event)
-_OBJECT = msgspec.json.Decoder(dict[str, Raw])
 
 
 class Sockets:
@@ -103,21 +103,21 @@ class Chain:
     def __init__(self, share: Share) -> None:
         self._share = share
         self.id = ""
-        self.items: list[Raw] = []
+        self.items: list[Json] = []
 
     def forget(self) -> None:
         """Keep nothing any more."""
         self.id, self.items = "", []
         self._share.leave()
 
-    def keep(self, id_: str, items: list[Raw]) -> None:
+    def keep(self, id_: str, items: list[Json]) -> None:
         """Keep this in place of what is kept, or nothing where there is no room for it now."""
         self.forget()
         with suppress(Overloaded):
             self._share.take(sum(map(len, map(bytes, items))))
             self.id, self.items = id_, items
 
-    def go_on(self, items: list[Raw]) -> list[Raw]:
+    def go_on(self, items: list[Json]) -> list[Json]:
         """Return all items of a request that goes on from here. Raises InvalidRequest for a result without its call."""
         calls = [_call_of(item) for item in (*self.items, *items)]
         known = {id_ for is_result, id_ in calls if not is_result}
@@ -171,14 +171,14 @@ class Connection:
 
     async def _answer(self, message: str | bytes) -> None:
         """Answer one request. What it goes on from is forgotten where it fails."""
-        reply, items = Told(self._tell), list[Raw]()
+        reply, items = Told(self._tell), list[Json]()
         try:
             members = members_of(message)
             previous, items = text_in(members, "previous_response_id"), items_in(members)
             if previous and previous == self._chain.id:
                 reply.previous = previous
                 items = self._chain.go_on(items)
-                members = members | {"input": Raw(msgspec.json.encode(items)), "previous_response_id": _NULL}
+                members = members | {"input": Json(msgspec.json.encode(items)), "previous_response_id": _NULL}
             if members.pop("generate", None) == _FALSE:
                 await self._warm(members, reply)
             else:
@@ -193,20 +193,18 @@ class Connection:
                 self._chain.forget()
             await self._fail(*reply.failed)
 
-    async def _warm(self, members: dict[str, Raw], reply: Told) -> None:
+    async def _warm(self, members: dict[str, Json], reply: Told) -> None:
         """Answer, without a model, a request that only says what the next one goes on from (`generate: false`)."""
         request = self._api.parse_request(msgspec.json.encode(members))
         writer = self._api.stream_renderer(request, Reply(f"resp_{random_hex(16)}", int(time())))
         await reply.events(writer.send([MessageEnd("stop")]) + writer.close())
 
-    def _note(self, response: dict[str, Raw], items: list[Raw]) -> None:
+    def _note(self, response: dict[str, Json], items: list[Json]) -> None:
         """Keep an answer, and what it answers, that the store does not have."""
         if text_in(response, "status") == "failed":
             self._chain.forget()
         elif response.get("store") == _FALSE:
-            self._chain.keep(
-                text_in(response, "id"), [*items, *msgspec.json.decode(response["output"], type=list[Raw])]
-            )
+            self._chain.keep(text_in(response, "id"), [*items, *read_list(response["output"])])
 
     async def _fail(self, status: int, error: dict[str, Any]) -> None:
         await self._tell(msgspec.json.encode({"type": "error", "status": status, "error": error}).decode())
@@ -256,7 +254,7 @@ class Told:
         self._refusal: list[bytes] = []
         self._reader = SseReader(_LARGEST)
         self.previous = ""
-        self.ended: dict[str, Raw] | None = None
+        self.ended: dict[str, Json] | None = None
         self.failed: tuple[int, dict[str, Any]] | None = None
 
     async def take(self, message: Message) -> None:
@@ -281,10 +279,10 @@ class Told:
             self.failed = refused(_FAULT, event.encode())
             return
         if type_ in _ENDS or (self.previous and type_ in _STARTS):
-            members = _OBJECT.decode(event)
-            response = _OBJECT.decode(members["response"])
+            members = read_object(event)
+            response = read_object(members["response"])
             if self.previous:
-                response["previous_response_id"] = Raw(msgspec.json.encode(self.previous))
+                response["previous_response_id"] = Json(msgspec.json.encode(self.previous))
                 event = msgspec.json.encode(members | {"response": response}).decode()
             self.ended = response if type_ in _ENDS else None
         await self._tell(event)
@@ -298,12 +296,9 @@ def refused(status: int, body: bytes) -> tuple[int, dict[str, Any]]:
     return status, {"type": error.get("type"), "code": code, "message": error["message"], "param": error.get("param")}
 
 
-def members_of(message: str | bytes) -> dict[str, Raw]:
+def members_of(message: str | bytes) -> dict[str, Json]:
     """Return the members of a body that a message says. Raises InvalidRequest."""
-    try:
-        members = _OBJECT.decode(message)
-    except msgspec.DecodeError as error:
-        raise InvalidRequest(f"a message must be a JSON object: {error}", expected="a JSON object") from None
+    members = read_object(message)
     if text_in(members, "type") != _CREATE:
         got = bytes(members.get("type", b"nothing")).decode()[:50]
         raise InvalidRequest(
@@ -312,25 +307,24 @@ def members_of(message: str | bytes) -> dict[str, Raw]:
     return {key: value for key, value in members.items() if key not in _OF_HTTP}
 
 
-def text_in(members: Mapping[str, Raw], key: str) -> str:
+def text_in(members: Mapping[str, Json], key: str) -> str:
     """Return a member that is a text; "" for anything else, of which the request itself is refused."""
-    value = msgspec.json.decode(members[key]) if key in members else ""
+    value = plain(members[key]) if key in members else ""
     return value if isinstance(value, str) else ""
 
 
-def items_in(members: Mapping[str, Raw]) -> list[Raw]:
+def items_in(members: Mapping[str, Json]) -> list[Json]:
     """Return the items of `input`, of which a text is one. What is neither has none; the request is refused for it."""
     said = members.get("input", _NULL)
     first = bytes(said)[:1]
     if first == b'"':
-        return [Raw(b'{"type":"message","role":"user","content":%b}' % bytes(said))]
-    return msgspec.json.decode(said, type=list[Raw]) if first == b"[" else []
+        return [Json(b'{"type":"message","role":"user","content":%b}' % bytes(said))]
+    return read_list(said) if first == b"[" else []
 
 
-def _call_of(item: Raw) -> tuple[bool, str]:
+def _call_of(item: Json) -> tuple[bool, str]:
     """Return whether an item is a result, and the id of the call that it is of, or is."""
-    try:
-        members = _OBJECT.decode(item)
-    except msgspec.DecodeError:
+    if bytes(item)[:1] != b"{":
         return False, ""
+    members = read_object(item)
     return text_in(members, "type").endswith("_output"), text_in(members, "call_id")

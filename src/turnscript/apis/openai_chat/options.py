@@ -34,7 +34,7 @@ def _read_max_tokens(request: Request, value: Json, path: str) -> None:
 
 
 def _write_nothing(rendering: Rendering) -> None:
-    """What is deprecated is said by its successor."""
+    """Write nothing: the successor of a deprecated member says it."""
 
 
 # tool_choice and function_call

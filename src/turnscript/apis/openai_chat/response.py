@@ -53,7 +53,7 @@ from turnscript.core.validation import text_only
 
 
 def is_legacy(request: Request) -> bool:
-    """Whether the client knows calls only in their deprecated form: it offered `functions` and no tools."""
+    """Return whether a client knows calls only in their deprecated form: it offered `functions` and no tools."""
     return bool(request.tools) and all(tool.hints.get("slot") == "functions" for tool in request.tools)
 
 
@@ -233,7 +233,7 @@ class Message:
 
     @property
     def _is_own(self) -> bool:
-        """Whether what is said came from this API."""
+        """Return whether what is said came from this API."""
         return self._rendering.request.origin is not None and not self._rendering.foreign
 
     def _keep(self, body: Body, extra: Extra, at: str) -> None:

@@ -131,7 +131,7 @@ _READ: dict[type, Callable[[Any], Part]] = {
 
 
 class Place:
-    """Where parts are being written: the rendering, their item, and the text type that belongs there."""
+    """Holds where parts are being written: the rendering, their item, and the text type that belongs there."""
 
     __slots__ = ("item", "rendering", "usual")
 

@@ -143,7 +143,7 @@ def announced_call(value: Json, index: int) -> ToolCall:
 
 
 def cut_arguments(value: Json) -> str | None:
-    """What there is of the arguments of a call that is not complete; None where they are no text."""
+    """Return what there is of the arguments of a call that is not complete; None where they are no text."""
     members = read_object(value)
     said = plain(members.get("input", members.get("arguments", _NOTHING)))
     return said if isinstance(said, str) else None

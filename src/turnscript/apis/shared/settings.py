@@ -23,7 +23,7 @@ STOP = replace(setting("stop", "stop", list[str]), read=_read_stop, wire=Json)
 """Stop strings: a list of them, or one."""
 
 OWN_STOP = replace(own_setting("stop", "stop", list[str]), read=_read_stop)
-"""The same where no official API has them."""
+"""Stop strings where no official API has them: they are sent only if they came that way."""
 
 
 def effort_for(rendering: Rendering, thinking: ThinkingMode) -> str | None:

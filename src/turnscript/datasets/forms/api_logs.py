@@ -64,7 +64,7 @@ _OF_RESPONSES = frozenset({"output", "choices", "usage", "status", "object", "er
 _SETTINGS = frozenset({"audio", "options", "reasoning", "text", "thinking"})
 _UNREAD = CONVERSATIONAL - _SETTINGS | {"previous_response_id"}
 _CAPITAL = re.compile("(?<=[a-z])[A-Z]")
-"""Where an API that writes its members so has a word begin: `functionCall`."""
+"""Matches where a word begins in a member that is written as `functionCall` is."""
 _EMPTY = (b"null", b'""', b"[]", b"{}")
 
 _LOOKED_AT = frozenset({"messages", "contents", "input", "prompt", "request", "request_body", "inputs", "body"})
