@@ -1,15 +1,28 @@
 """One document: what comes out, in which spacing, and what is said about losses."""
 
 import json
+import re
 from pathlib import Path
+from typing import Required, get_origin, get_type_hints
 
 import pytest
+from anthropic.types.message_create_params import MessageCreateParamsBase
+from openai.types.chat.completion_create_params import CompletionCreateParamsBase
+from openai.types.completion_create_params import CompletionCreateParamsBase as TextParams
 
 import turnscript as ts
 from tests.cli.running import CHAT, EXAMPLES, LOSSY, MESSAGES, TRANSCRIPT, convert, read_rows
+from turnscript.apis.api import Api
+from turnscript.convert import registry
 
 REQUESTS = sorted(EXAMPLES.glob("*_request.json"))
 NAMES = [*ts.apis(), *ts.formats()]
+
+
+def lookup(name: str) -> Api:
+    found = registry.lookup(name)
+    assert isinstance(found, Api)
+    return found
 
 
 def test_a_transcript_is_written_byte_for_byte() -> None:
@@ -102,6 +115,47 @@ def test_losses_are_summed_up_on_stderr_and_listed() -> None:
 
 def test_a_conversion_without_loss_says_so() -> None:
     assert "turnscript: no losses\n" == convert("--to", "openai-chat", stdin=json.dumps(CHAT)).stderr
+
+
+@pytest.mark.parametrize("target", ts.apis())
+def test_what_a_request_still_lacks_is_said_and_is_no_loss(target: str) -> None:
+    bare, to = "<<USER>>\nHi\n<<USER_END>>\n", ("--from", "rwkv-universal", "--to", target)
+    needs = lookup(target).serving.needs
+    note = f"turnscript: {' and '.join(f'no `{name}`' for name in needs)} yet, which {target} insists on\n"
+    one = convert(*to, "--strict", stdin=bare)
+    assert (0, f"{note if needs else ''}turnscript: no losses\n") == (one.exit_code, one.stderr)
+    row = json.dumps({"text": bare})
+    rows = convert(*to, "--strict", "--lines", stdin=f"{row}\n{row}\n").stderr
+    summary = "turnscript: 2 rows converted, 0 rejected, no losses\n"
+    assert summary + (re.sub("(`[a-z_]+`)", r"\1 in 2 rows", note) if needs else "") == rows
+    assert "" == convert(*to, "--quiet", stdin=bare).stderr
+
+
+@pytest.mark.parametrize("target", ts.apis())
+def test_a_request_with_all_that_it_needs_is_left_alone(target: str) -> None:
+    """What was made for it is told as a loss, an answer asks for nothing, and its own API's body is as it came."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+    assert "insists" not in convert("--to", target, stdin=json.dumps(body)).stderr
+    answer = convert(EXAMPLES / "chat_response.json", "--to", target)
+    assert (0, True) == (answer.exit_code, "insists" not in answer.stderr)
+    bare = convert("--from", "rwkv-universal", "--to", target, "--quiet", stdin="<<USER>>\nHi\n<<USER_END>>\n").stdout
+    assert "turnscript: no losses\n" == convert("--from", target, "--to", target, stdin=bare).stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "body"),
+    [
+        ("openai-chat", CompletionCreateParamsBase),
+        ("openai-completions", TextParams),
+        ("anthropic-messages", MessageCreateParamsBase),
+    ],
+)
+def test_what_a_request_needs_is_what_the_official_client_demands(target: str, body: type) -> None:
+    """Beside what was said, which is always written."""
+    types = get_type_hints(body, include_extras=True)
+    demanded = {name for name, type_ in types.items() if get_origin(type_) is Required}
+    assert {"messages", "prompt"} & demanded
+    assert set(lookup(target).serving.needs) == demanded - {"messages", "prompt"}
 
 
 def test_quiet_reports_nothing_but_writes_the_losses(tmp_path: Path) -> None:

@@ -169,6 +169,7 @@ class Serving(Struct, frozen=True, kw_only=True):
     whether the client of a request is told the seals of thoughts; None for an API that has no place for them.
     `paths`: where requests go that say part of themselves in their path, and `lists` where models are listed, if not
     where all APIs have them. `key_parameter`: what a key is called in the query; it may be in `header`, too.
+    `needs`: members without which the vendor's servers refuse a request, whatever it asks.
     """
 
     models: Callable[[Sequence[ModelCard]], bytes]
@@ -192,6 +193,7 @@ class Serving(Struct, frozen=True, kw_only=True):
     paths: tuple[PathForm, ...] = ()
     lists: tuple[str, ...] = ()
     key_parameter: str = ""
+    needs: tuple[str, ...] = ()
 
 
 def check(serving: Serving, request: Request, *, asks: bool) -> None:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from turnscript.apis.api import Api
 from turnscript.cli.advice import row_advice
-from turnscript.cli.document import Conversion, Wishes, broke_off, job_of, note_issues, spaced
+from turnscript.cli.document import Conversion, Wishes, broke_off, job_of, note_issues, note_needed, spaced
 from turnscript.cli.failures import BAD_INPUT, LOSSY, OK, Failed
 from turnscript.cli.options import NORMALIZE_JSON, Name, Option, SectionedCommand, variant_of
 from turnscript.cli.output import STREAM, Files, Sink, is_special
@@ -415,6 +415,7 @@ def _document(given: Given, conversion: Conversion, source: Source, screen: Scre
         if conversion.read_as:
             screen.note(conversion.read_as)
         note_issues(screen, job, source.name)
+        note_needed(screen, conversion, rows=False)
         losses = Losses(lost)
         screen.note(losses.summary)
         if given.losses != STREAM:
@@ -443,7 +444,10 @@ def _rows(given: Given, conversion: Conversion, source: Source, screen: Screen) 
         losses_out = None if given.losses is None else _losses_sink(files, given.losses, out)
         rejects = Rejects(files, given.rejects or _default_rejects(given.output), asked_for=given.rejects is not None)
         converted, losses = convert_rows(conversion, source, out, losses_out, rejects, screen)
-    return conclude(converted, losses, rejects, screen, quiet=given.quiet, losses_file=given.losses)
+    code = conclude(converted, losses, rejects, screen, quiet=given.quiet, losses_file=given.losses)
+    if not given.quiet:
+        note_needed(screen, conversion, rows=True)
+    return code
 
 
 def _losses_sink(files: Files, path: str, out: Sink | None) -> Sink:

@@ -9,6 +9,7 @@ A `Conversion` has the names checked once, and is then applied to a document or 
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import IO, Any, Protocol
@@ -20,7 +21,7 @@ from msgspec.structs import replace
 from turnscript.apis.api import Api
 from turnscript.cli.advice import advice
 from turnscript.cli.failures import USAGE, Failed
-from turnscript.cli.report import Fault, Screen, fault
+from turnscript.cli.report import Fault, Screen, fault, plural
 from turnscript.cli.source import Source
 from turnscript.convert.file_documents import FoundFiles, files_in, render_files
 from turnscript.convert.recognition import ANSWER, AUTO, REQUEST, detect_api, recognised_transcript
@@ -76,6 +77,7 @@ class Conversion:
         self.writes_text = target != FILES and isinstance(lookup(target), Format)
         self.wishes = wishes
         self.read_as = ""  # what a document was taken for that nobody named, and why
+        self.needed: Counter[str] = Counter()  # what requests lack that servers of the target insist on, how often
         self._options = dict(options)
         if target != FILES:
             _check(lookup(target), self._options)
@@ -148,6 +150,10 @@ class Conversion:
         if strict and beside:
             raise LossyConversion(beside, self.target)
         rendered.losses[:0] = beside
+        target = lookup(self.target)
+        if isinstance(said, Request) and isinstance(target, Api) and said.origin != target.origin:
+            said_members = read_object(rendered.data)
+            self.needed.update([name for name in target.serving.needs if name not in said_members])
         return rendered
 
     def _read(self, data: bytes | str, source: str) -> Request | Exchange:
@@ -224,6 +230,17 @@ def _check(target: Api | Format, options: Mapping[str, str]) -> None:
 _PIECE = 1 << 16
 _MOST = 1 << 24
 """So much of a stream waits in memory, where it is not written before it is known whether all of it may be."""
+
+
+def note_needed(screen: Screen, conversion: Conversion, *, rows: bool) -> None:
+    """Say what requests still lack that servers of the target insist on: a transcript by itself has neither a model
+    nor a limit."""
+    lacks = [
+        f"no `{name}`" + (f" in {plural(count, 'row', 'rows')}" if rows else "")
+        for name, count in conversion.needed.items()
+    ]
+    if lacks:
+        screen.note(f"{' and '.join(lacks)} yet, which {conversion.target} insists on")
 
 
 class Job(Protocol):

@@ -268,4 +268,5 @@ SERVING = Serving(
     summary=_summary,
     seals=lambda request: True,
     diagnosing=DIAGNOSING,
+    needs=("model", "max_tokens"),
 )

@@ -81,6 +81,7 @@ class OpenAIChat(Api):
         unasked=_unasked,
         together=join_choices,
         call_ids=lambda request: not is_legacy(request),
+        needs=("model",),
     )
     profiles = (OFFICIAL, SEED)
     flags: ClassVar[Mapping[str, tuple[str, ...]]] = {"reasoning": ("reasoning_content", "reasoning")}

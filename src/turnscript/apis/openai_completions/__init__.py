@@ -126,7 +126,9 @@ class OpenAICompletions(Api):
     title = "OpenAI Completions (legacy)"
     endpoint = "/v1/completions"
     origin = ORIGIN
-    serving = Serving(models=model_list, model=model_body, id_prefix="cmpl-", bare=True, unasked=_unasked)
+    serving = Serving(
+        models=model_list, model=model_body, id_prefix="cmpl-", bare=True, unasked=_unasked, needs=("model",)
+    )
     options: ClassVar[Sequence[Option]] = OPTIONS
     words = WORDS
     unplaced = Unplaced({System: {"role": ("approximated", _ROLE), **_ALONE}, User: _ALONE})

@@ -368,4 +368,5 @@ SERVING = Serving(
     as_function=as_function,
     seals=_seals,
     diagnosing=DIAGNOSING,
+    needs=("model",),
 )
