@@ -22,7 +22,7 @@ from turnscript.core.errors import InvalidRequest, InvalidTranscript
 from turnscript.core.json_text import json_string, read_object, respace, safe_json_string, without_angles
 from turnscript.engine.escape import Escape
 from turnscript.engine.machine import KEY, ODD_CALL, CallRules, Machine, PlainBody, Reading, joined, lose_difference
-from turnscript.engine.scanner import Look, Unescaper, look_for
+from turnscript.engine.scanner import Unescaper
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.engine.tagcalls import name_of_word
@@ -302,7 +302,7 @@ class _ElementMachine(Machine):
         self._end = reading.closes[0].removeprefix(mark) if reading.closes else ""
         ends = tuple(one for one in reading.ends if not one.startswith(mark))
         self._found, self._begun, self._longest = _marks(mark, ends)
-        self._look = look_for((), _outside(mark, reading))
+        self._odd = _outside(mark, reading)
         self._frames = [_Frame("object", told_of(reading.tools, self.name))]
         self._counts = [0]
         self._keys: list[str] = []  # of what is open
@@ -311,9 +311,9 @@ class _ElementMachine(Machine):
         self._told = Told(None, None)
         self._unescaper = Unescaper(reading.escape)
 
-    def look(self) -> Look | None:
+    def passes(self, text: str) -> int:
         inside = self._string and self._text is not None and not self._unescaper.held
-        return self._look if inside else None
+        return len(text) if inside and self._odd(text) is None else -1
 
     def feed(self, text: str, start: int) -> int:
         position = start

@@ -22,7 +22,6 @@ from turnscript.engine.escape import Escape
 from turnscript.engine.machine import KEY, CallRules, Machine, PlainBody, Reading, lose_arguments
 from turnscript.engine.names import name_of_line
 from turnscript.engine.recent import MB, recent
-from turnscript.engine.scanner import Look
 from turnscript.engine.spans import Writer
 from turnscript.engine.structures import LONGEST_WORD, SPACE, StructureMachine, may_be
 from turnscript.engine.table import Payload
@@ -168,8 +167,8 @@ class _FunctionMachine(StructureMachine):
         arguments = "".join(self.said)
         return {"name": self.name, "arguments": arguments} if self.name is not None and is_object(arguments) else None
 
-    def look(self) -> Look | None:
-        return None if self._begun else super().look()
+    def passes(self, text: str) -> int:
+        return -1 if self._begun else super().passes(text)
 
     # The name, and the keys of arguments.
 

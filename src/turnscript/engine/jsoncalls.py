@@ -220,8 +220,6 @@ class _CallMachine(JsonMachine):
         self._scanner: ObjectScanner | None = None
         if self._usual is None:
             self._leave_usual()
-        else:
-            self.waits = self._usual.waits
         self._tentative = reading.tentative
         self._ahead = 0  # how much stands between the name, up to which was read, and the arguments
         self._values: dict[str, list[str]] = {}
@@ -241,7 +239,7 @@ class _CallMachine(JsonMachine):
                 if usual.waits(text, start) is None:
                     self._leave_usual()
                 return start
-            self.name, self.waits = match[1], None
+            self.name = match[1]
             start = match.end(1) + 1
             self._ahead = match.end() - start
             if self._tentative:
@@ -264,7 +262,7 @@ class _CallMachine(JsonMachine):
         return start
 
     def _leave_usual(self) -> ObjectScanner:
-        self._usual = self.waits = None
+        self._usual = None
         self._scanner = ObjectScanner()
         return self._scanner
 

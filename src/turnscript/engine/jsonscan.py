@@ -16,7 +16,7 @@ from typing import Any
 from turnscript.core.json_text import Json, is_object, text_of
 from turnscript.engine.escape import Escape
 from turnscript.engine.machine import Machine, Reading
-from turnscript.engine.scanner import Look, Scanner, Unescaper, look_in_string
+from turnscript.engine.scanner import Scanner, Unescaper, look_in_string
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _BETWEEN = r"[ \t\r\n,:0-9a-zE+.\-]*+"  # no number or word has another capital than E
@@ -278,14 +278,15 @@ class JsonMachine(Machine):
         self._look_in_string = look_in_string(escape)
         self._live: ValueScanner | None = None
 
-    def look(self) -> Look | None:
+    def passes(self, text: str) -> int:
         live = self._live
-        inside = live is not None and live.kind in IN_STRING and not self._unescaper.held
-        return self._look_in_string if inside else None
-
-    def certain(self, text: str) -> int:
-        live = self._live
-        if live is None or (end := self._unescaper.certain(text)) < 0:
+        if live is None:
+            return -1
+        if live.kind in IN_STRING and not self._unescaper.held:
+            first, second, third, more = self._look_in_string
+            if (first not in text and second not in text and third not in text) or more(text) is None:
+                return len(text)
+        if (end := self._unescaper.certain(text)) < 0:
             return -1
         self._catch_up(live)
         return end if live.passes(text[:end]) else -1

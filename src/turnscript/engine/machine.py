@@ -18,7 +18,6 @@ from turnscript.core.errors import InvalidTranscript
 from turnscript.core.json_text import Json, every_member, json_string
 from turnscript.core.losses import Loss
 from turnscript.engine.escape import Escape
-from turnscript.engine.scanner import Look
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.grammar.nodes import EMPTY, Node, Repeat, Token, Without, chars, choice, sequence
@@ -168,7 +167,6 @@ class Machine(ABC):
         self.issues: list[tuple[str, str]] = []
         self.dropped: list[str] = []  # what of the payload is in no field of the call, in sentences
         self.left = ""  # what was read of what is behind the payload, and is to be read again
-        self.waits: Callable[[str], object] | None = None  # tells that all of a piece must wait for what follows
         self.done = False
         self.failed = False
 
@@ -187,17 +185,10 @@ class Machine(ABC):
         odd = [Loss(".arguments", "approximated", detail) for kind, detail in self.issues if kind == ODD_CALL]
         return [*odd, *(Loss("", "dropped", detail) for detail in self.dropped)]
 
-    def look(self) -> Look | None:
-        """Return how to tell that a piece is argument text as it stands; None where every piece needs more than a look.
-
-        Such a piece is appended to `said`, and not given to `feed`.
-        """
-        return None
-
-    def certain(self, text: str) -> int:
+    def passes(self, text: str) -> int:
         """Return how much of a piece is argument text as it stands, and so taken; the rest waits for what follows.
 
-        -1 where only `feed` can tell; then nothing is taken. What is taken is appended to `said`.
+        -1 where only `feed` can tell; then nothing is taken. Whoever asks appends to `said` what is taken.
         """
         return -1
 

@@ -14,7 +14,7 @@ an issue is an error.
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from turnscript.core.conversation import Assistant, Dropped, Issue, Thinking
 from turnscript.core.errors import type_of
@@ -40,39 +40,19 @@ class TurnParser(LooseSteps):
         """
         if type(text) is not str:
             text = self._decoded(text)
-        look = self._quick
-        if look is not None:
-            first, second, third, more = look
-            if (first not in text and second not in text and third not in text) or more(text) is None:
-                if not text:
+        held, passes = self._held, self._passes
+        if held:
+            text = held + text
+        if passes is not None and text and (end := passes(text)) >= 0:
+            if held or end != len(text):
+                self._held, text = text[end:], text[:end]
+                if not end:
                     return []
-                self._sink(text)
-                return [PartDelta(self._index, text, text)]
-        if self._held:
-            text = self._held + text
-        waits = self._waits
-        if waits is not None and waits(text):
-            self._held, self._quick = text, None
-            return []
-        certain = self._certain
-        if certain is not None and text and (end := certain(text)) >= 0:
-            return self._pass_on(text, end)
+            self._sunk.append(text)
+            return [PartDelta(self._index, text, text)]
         if self._closing:
             raise ValueError("this parser is closed; a prompt gives a new one for each answer")
         return self._run(text)
-
-    def _pass_on(self, text: str, end: int) -> list[Event]:
-        """Pass on a text that is content up to `end`; the rest waits. No step is taken."""
-        if end != len(text):
-            self._held, self._quick = text[end:], None
-            if not end:
-                return []
-            text = text[:end]
-        else:
-            self._held = ""
-            self._quick = self._state.look if self._machine is None else self._machine.look()
-        self._sink(text)
-        return [PartDelta(self._index, text, text)]
 
     def _decoded(self, text: str | bytes) -> str:
         if isinstance(text, str):
@@ -131,7 +111,7 @@ class TurnParser(LooseSteps):
                 self._events.append(PartDelta(self._index, begun, ""))
         elif self._machine is not None:
             self._machine.deltas.clear()
-        self._quick = self._waits = self._certain = None  # the start of what goes on is told first
+        self._passes = None  # the start of what goes on is told first
 
     def _run(self, text: str) -> list[Event]:
         if len(self._sunk) != self._sunk_from:
@@ -155,7 +135,7 @@ class TurnParser(LooseSteps):
         """Return what is left where no text is: there is no step to take, and nothing more to look ahead to."""
         if len(self._sunk) != self._sunk_from:
             self._count_quick()
-        self._quick = self._waits = self._certain = None
+        self._passes = None
         return self._take_events()
 
     def _back(self, text: str, after: int) -> tuple[str, int]:
@@ -167,29 +147,17 @@ class TurnParser(LooseSteps):
         return again + text[after:], 0
 
     def _look_ahead(self) -> None:
-        """Choose how pieces are looked at before any step is taken: most are content, or go on with what is held."""
-        self._quick = self._waits = self._certain = None
-        self._sunk_from = len(self._sunk)
+        """Choose what tells of the next pieces that they are content, of a text or of a call that is told."""
+        self._passes, self._sunk_from = None, len(self._sunk)
         step = self._step
-        if self._closing or self._uncounted or self._accounted:
+        if self._closing or self._uncounted or self._accounted or self._pending:
             return
-        if step == self._text:
-            if not self._skip and not self._pending and self._part is not None:
-                self._sink_into(self._texts, self._state.scanner.certain)
-                self._quick = None if self._held else self._state.look
-        elif step == self._call and self._machine is not None:
-            self._waits = self._machine.waits
-            if self._said and not self._pending:
-                self._sink_into(self._machine.said, self._machine.certain)
-                self._quick = None if self._held else self._machine.look()
-        elif step == self._gap:
-            self._waits = self._state.scanner.waits
-        elif step == self._after_call:
-            self._waits = self._states.closing(self._the_place()).scanner.waits
-
-    def _sink_into(self, texts: list[str], certain: Callable[[str], int]) -> None:
-        """Put pieces that need no step into a list, and keep from where on they are not counted yet."""
-        self._sunk, self._sunk_from, self._sink, self._certain = texts, len(texts), texts.append, certain
+        if step == self._text and self._part is not None and not self._skip:
+            self._passes, self._sunk = self._state.scanner.certain, self._texts
+        elif step == self._call and self._said:
+            machine = self._the_machine()
+            self._passes, self._sunk = machine.passes, machine.said
+        self._sunk_from = len(self._sunk)
 
     def _count_quick(self) -> None:
         """Take note of the pieces that took no step."""

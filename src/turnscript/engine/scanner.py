@@ -3,8 +3,8 @@
 Theory of operation. `find` looks for the first literal, the longest one at its place. `hold` says from where on the end
 of the text is the beginning of a literal or of an escape: so much waits for the next piece, and never more than the
 longest literal. Everything before it is final. A match that starts after such a place waits too, so that whatever the
-pieces are, the result is that of the whole text. `certain` and `waits` tell at one look what the two come to,
-where that is nothing but text, or nothing yet: whichever stands first, a literal or a beginning of one at the end.
+pieces are, the result is that of the whole text. `certain` tells at one look what the two come to, where that is
+nothing but text: whichever stands first, a literal or a beginning of one at the end.
 
 Here is also where an opening tag with attributes ends, and how an answer is read that is a text and nothing else, such
 as the middle of a fill.
@@ -73,11 +73,7 @@ class Scanner(Generic[Action]):
             (those[0] if len(those) == 1 else sign, re.compile(_any_of(those)).search) for sign, those in needles
         ]
         self._before = max([1, *map(len, first)]) - 1
-        waiting = re.compile(rf"[ \t\r\n]{{0,{WIDEST - 1}}}(?:{_partials(ordered, ())}|)").fullmatch
         self._nested = any(one.lstrip() in other[:-1] for one in ordered for other in begun)
-        # Whether all of a text, but for white space before it, may yet become a literal, and none stands in it.
-        self.waits: Callable[[str], object] = self._waits if self._nested else waiting
-        self._waiting = waiting
 
     def find(self, text: str, start: int, closing: bool) -> re.Match[str] | None:
         """Return the first literal from `start` on that is certain: no longer one can begin before or at it."""
@@ -118,6 +114,9 @@ class Scanner(Generic[Action]):
 
     def certain(self, text: str) -> int:
         """Return how much of a text is content, where the rest may become a literal; -1: not so easy to tell."""
+        first, second, third, _ = self.look
+        if first not in text and second not in text and third not in text:
+            return len(text)
         if (self._long or len(text) > _LONG) and self.trigger(text) is None:  # which is soon found where signs are rare
             return len(text)
         if self._long:
@@ -126,9 +125,6 @@ class Scanner(Generic[Action]):
         if found is None:
             return len(text)
         return found.start() if found.lastindex is None else -1
-
-    def _waits(self, text: str) -> bool:
-        return self._waiting(text) is not None and self._search(text) is None
 
     def hold(self, text: str, start: int) -> int:
         """Return from where on `text` may be the beginning of something; its length if nothing is."""

@@ -74,7 +74,7 @@ class State:
     the one for what is known to hold no calls but in the format's own tags; `loose`: what such calls begin with.
     """
 
-    __slots__ = ("end_spaces", "escape", "kind", "look", "own", "place", "plain", "scanner")
+    __slots__ = ("end_spaces", "escape", "kind", "own", "place", "plain", "scanner")
 
     def __init__(
         self,
@@ -89,7 +89,6 @@ class State:
         self.plain: Scanner[Action] = Scanner(literals, within)
         self.scanner = Scanner({**loose, **literals}, within) if loose else self.plain
         self.own = own if own is not None else self.plain
-        self.look = self.scanner.look
         self.kind = kind
         self.escape = escape
         self.place = place

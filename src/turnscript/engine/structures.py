@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from turnscript.core.json_text import json_string
 from turnscript.engine.machine import Machine, Reading
-from turnscript.engine.scanner import Look, Unescaper, look_for
+from turnscript.engine.scanner import Unescaper
 
 SPACE = re.compile(r"[ \t\r\n]*")
 """White space between the tokens, which says nothing."""
@@ -22,9 +22,9 @@ def may_be(literal: str, text: str, position: int) -> bool:
 
 
 @lru_cache(maxsize=64)
-def plain_text(signs: str) -> Look:
-    """Return the look for text of a string that is the same in JSON, without these signs."""
-    return look_for((), re.compile(rf'[{re.escape(signs)}"\\\x00-\x1f\x7f\ud800-\udfff]').search)
+def other_than_plain(signs: str) -> Callable[[str], object]:
+    """Return what finds anything but text of a string that is the same in JSON, without these signs."""
+    return re.compile(rf'[{re.escape(signs)}"\\\x00-\x1f\x7f\ud800-\udfff]').search
 
 
 class StructureMachine(Machine):
@@ -39,7 +39,7 @@ class StructureMachine(Machine):
     def __init__(self, reading: Reading, signs: str) -> None:
         super().__init__()
         self._unescaper = Unescaper(reading.escape)
-        self._plain = plain_text("".join(sorted({signs, *(lead[0] for lead in reading.escape.leads)})))
+        self._odd = other_than_plain("".join(sorted({signs, *(lead[0] for lead in reading.escape.leads)})))
         self._tentative = reading.tentative
         self._step: Callable[[str, int], int] = self._start
         self._inside: Callable[[str, int], int] | None = None  # the step that reads text, where white space counts
@@ -61,9 +61,9 @@ class StructureMachine(Machine):
                 break
         return position
 
-    def look(self) -> Look | None:
+    def passes(self, text: str) -> int:
         inside = self._step == self._inside and self._into is None and not self._unescaper.held
-        return self._plain if inside else None
+        return len(text) if inside and self._odd(text) is None else -1
 
     @abstractmethod
     def _start(self, text: str, position: int) -> int:

@@ -18,7 +18,7 @@ from turnscript.core.json_text import json_string, read_object, respace, without
 from turnscript.engine.escape import tags_in
 from turnscript.engine.machine import KEY, ODD_CALL, CallRules, Machine, PlainBody, Reading, joined, lose_difference
 from turnscript.engine.names import name_of_line
-from turnscript.engine.scanner import Look, beginning_of, overlap
+from turnscript.engine.scanner import beginning_of, overlap
 from turnscript.engine.spans import Writer
 from turnscript.engine.structures import may_be
 from turnscript.engine.table import Payload
@@ -177,10 +177,10 @@ class _TagMachine(ParameterReader):
         self._space = self._before_close  # what of a value's end is not of the value
         self._first = False  # whether a value has just begun
         self._lined = False  # whether it begins on a line of its own
-        self._state, self.waits = self._name, None
+        self._state = self._name
 
-    def look(self) -> Look | None:
-        return None
+    def passes(self, text: str) -> int:
+        return -1
 
     @property
     def streams(self) -> bool:

@@ -15,7 +15,7 @@ from turnscript.core.events import Event, NextText, OneStream, PartDelta, PartEn
 from turnscript.core.losses import Loss
 from turnscript.engine.layout import Place
 from turnscript.engine.machine import Machine
-from turnscript.engine.scanner import HeadEnd, Look
+from turnscript.engine.scanner import HeadEnd
 from turnscript.engine.states import Action, State, States
 from turnscript.engine.table import Group
 
@@ -42,7 +42,6 @@ class Teller(OneStream, ABC):
         "_call_part",
         "_call_raw",
         "_calls",
-        "_certain",
         "_closing",
         "_decoder",
         "_end_kind",
@@ -62,13 +61,12 @@ class Teller(OneStream, ABC):
         "_offset",
         "_opened",
         "_part",
+        "_passes",
         "_payload_at",
         "_pending",
         "_place",
-        "_quick",
         "_said",
         "_seeding",
-        "_sink",
         "_skip",
         "_state",
         "_states",
@@ -82,7 +80,6 @@ class Teller(OneStream, ABC):
         "_texts",
         "_tools",
         "_uncounted",
-        "_waits",
         "_within",
         "ends_between",
         "faults",
@@ -145,13 +142,10 @@ class Teller(OneStream, ABC):
         self._end_kind = "after_end"
         self._state: State = states.gap("")
         self._step: Callable[[str, int], int] = self._gap
-        self._quick: Look | None = None  # tells which pieces are text and nothing more
-        # With what is held: whether all of a piece waits on, and how much of it is text; -1: more than that.
-        self._waits: Callable[[str], object] | None = None
-        self._certain: Callable[[str], int] | None = None
+        # How much of a piece is content, with what is held; -1: a step must be taken. Most pieces need none.
+        self._passes: Callable[[str], int] | None = None
         self._sunk = self._texts  # where such pieces go, and from where on they are not counted yet
         self._sunk_from = 0
-        self._sink: Callable[[str], None] = self._texts.append
 
     # What the steps share.
 

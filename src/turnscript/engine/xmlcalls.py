@@ -29,7 +29,7 @@ from turnscript.engine.escape import tags_in
 from turnscript.engine.functioncalls import json_of_python
 from turnscript.engine.machine import KEY, ODD_CALL, CallRules, Machine, PlainBody, Reading, joined, lose_difference
 from turnscript.engine.recent import MB, recent
-from turnscript.engine.scanner import Look, Unescaper, look_for
+from turnscript.engine.scanner import Unescaper
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.grammar.nodes import Literal as Text
@@ -38,7 +38,7 @@ from turnscript.grammar.nodes import Node, choice, sequence
 Kind = Literal["string", "json", "either", "nullable"]
 """`either`: a text that is JSON is JSON. `nullable`: the same, of a string or null as the schema says."""
 _SPACE = re.compile(r"\s*")
-_PLAIN = look_for((), re.compile(r'[<"\\\x00-\x1f\x7f\ud800-\udfff]').search)
+_PLAIN = re.compile(r'[<"\\\x00-\x1f\x7f\ud800-\udfff]').search
 _FURTHEST = 256  # white space behind a closing tag, and a value that waits, are looked at no further than this
 _LONGEST_HEADER = 4096
 _WIDEST = 32  # a line break and what indents a tag
@@ -298,14 +298,16 @@ class ParameterReader(Machine):
         self._doubts = _Doubts(self._overs)
         self._mended = False
         self._unescaper = Unescaper(reading.escape)
-        self.waits = self._wait
 
-    def look(self) -> Look | None:
+    def passes(self, text: str) -> int:
         string = self._kind == "string" and self._begins is None
         inside = string and self._state == self._inside and not (self._unescaper.held or self._kept or self._doubts)
-        return _PLAIN if inside else None
+        if inside and _PLAIN(text) is None:
+            return len(text)
+        return 0 if self._waits(text) else -1
 
-    def _wait(self, text: str) -> bool:
+    def _waits(self, text: str) -> bool:
+        """Return whether a piece changes nothing before more of it is there."""
         if len(text) > _FURTHEST:
             return False
         if self._state == self._inside:
