@@ -357,8 +357,7 @@ class Prompt:
         names = _names(document, self.offered) if self.offered else ()
         calls: Calls = "any" if self.offered else "none"
         states = states_of(document, model_turn(document), False, self.client_stops, calls, names)
-        turn = TurnParser(states, self.offered)
-        turn.stops, turn.lead = self.stops, self._missing or turn.lead
+        turn = TurnParser(states, self.offered, stops=self.stops, lead=self._missing or None)
         if self._seed:
             turn.seed(self._seed)
         return turn

@@ -36,13 +36,14 @@ from turnscript.core.losses import Loss, LossKind
 from turnscript.engine.attributes import SPOKEN, read_word
 from turnscript.engine.borders import tag_line_end, tool_list_closings, tool_list_opening, turn_labels, turn_openings
 from turnscript.engine.correlate import correlate
+from turnscript.engine.cursor import Ending, Malformed
 from turnscript.engine.escape import Escape
 from turnscript.engine.jsonscan import value_end, values_end
 from turnscript.engine.layout import layout_of
 from turnscript.engine.lines import UNESCAPED, Finding, Findings, Lines
 from turnscript.engine.names import lines_before
 from turnscript.engine.nearly import opening_meant
-from turnscript.engine.parse import Malformed, TurnParser
+from turnscript.engine.parse import TurnParser
 from turnscript.engine.states import named_call, states_of
 from turnscript.engine.system import ALONE, BEFORE, UNASKED
 from turnscript.engine.table import Document, Payload, ToolsPlace, Turn
@@ -139,10 +140,8 @@ class _Reader:
         self.layout = layout_of(document)
         self._before: Turn | None = None
         self._last: Item | None = None
-        self._stays_open = False
+        self._ending = Ending()  # how the last turn did
         self.behind: tuple[int, str] = 0, ""  # white space at the end of all
-        self._ends_between = False
-        self._missing = ""
         self._unsaid = False  # whether the first system turn had no text of its own
         place = document.tools_place
         self._apart = place.open.strip() if place is not None and place.apart else ""
@@ -398,10 +397,10 @@ class _Reader:
         """Say of the last item of a turn whether it goes on, and report where the turn says otherwise."""
         opening, close = cut.turn.open.strip(), cut.turn.close.strip()
         end = cut.start + len(cut.text.rstrip())
-        if cut.open and isinstance(items[-1], Thinking) and not self._stays_open:
+        if cut.open and isinstance(items[-1], Thinking) and not self._ending.stays_open:
             items.append(Assistant(content=[Text(text="")], at=items[-1].at))  # a thought is over, its answer to come
-        answered = cut.open and self._ends_between and isinstance(items[-1], ToolResult)  # the model is to go on
-        items[-1].open = (cut.open and not answered) or (cut.last and self._stays_open)
+        answered = cut.open and self._ending.between and isinstance(items[-1], ToolResult)  # the model is to go on
+        items[-1].open = (cut.open and not answered) or (cut.last and self._ending.stays_open)
         if answered:
             self._tell(
                 end, "approximated", f"the turn that {opening} opened is not finished: {close} is written behind it"
@@ -409,8 +408,8 @@ class _Reader:
         elif items[-1].open and not cut.open and close:  # for who asks for all that is wrong, `doubts` says it
             detail = f"a text in the last turn has no end, so it goes on, and {close} is left out"
             self.unread.append(Loss(self.lines.place(end), "dropped", detail))
-        elif self._missing and not cut.open:
-            self._tell(end, "approximated", f"{self._missing} is missing, and is read as if it stood here")
+        elif self._ending.missing and not cut.open:
+            self._tell(end, "approximated", f"{self._ending.missing} is missing, and is read as if it stood here")
 
     def _inside(self, cut: Cut, text: str, start: int, tools: Mapping[str, Tool]) -> list[Item]:
         """Return any turn's text as items, by its segments."""
@@ -422,16 +421,14 @@ class _Reader:
         named = named_call(turn)
         names = lines_before(named.open, text) if named is not None else ()
         states = states_of(self.document, turn, True, (), "tagged", names)
-        parser = TurnParser(states, tools, strict=True, may_stay_open=cut.last)
-        parser.lead = ""  # which is gone; more white space is of the text
-        parser.faults = None if self.lines.found is None else []
-        events: list[Event] = []
         faults: list[Malformed] = []
+        kept = None if self.lines.found is None else faults
+        # The lead is gone; more white space is of the text.
+        parser = TurnParser(states, tools, lead="", may_stay_open=cut.last, faults=kept)
+        events: list[Event] = []
         try:
             events = [*parser.feed(text), *parser.close()]
-            self._stays_open, self._ends_between = parser.stays_open, parser.ends_between
-            self._missing = parser.missing
-            faults = parser.faults or []
+            self._ending = parser.ending
         except Malformed as error:
             faults = [error]
         for fault in faults:
@@ -443,7 +440,7 @@ class _Reader:
         if self.document.flattened and not faults and not parser.issues:
             self._lose_space(events, start)
         last = next((one for one in reversed(events) if isinstance(one, PartEnd)), None)
-        unclosed = last if parser.stays_open and turn.close and not (cut.open or faults) else None
+        unclosed = last if parser.ending.stays_open and turn.close and not (cut.open or faults) else None
         return list(self._parts(events, parser.unread, start, unclosed, looks_for_marks=not faults))
 
     def _lose_space(self, events: list[Event], start: int) -> None:
