@@ -384,7 +384,6 @@ class TurnParser(OneStream):
     would be raised.
     """
 
-    # Python keeps thirty attributes at hand, and finds more of them in a dictionary. Every piece asks for several.
     __slots__ = ("_at", "_decoder", "_passes", "_sunk", "_sunk_from", "_told")
 
     def __init__(
