@@ -308,15 +308,31 @@ def test_no_mix_of_markers_raises_or_loses_a_byte(format_name: str, data: st.Dat
     tools = data.draw(st.sampled_from([[], [WEATHER]]))
     request = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")])], tools=tools))
     request.settings.stop = data.draw(st.sampled_from([None, None, ["a\n"], ["To", "<"]]))
-    whole = check_events(events_of(format_, request, [written]), written)
+    prompt = format_.prompt(request, thinking=data.draw(st.sampled_from([False, format_.features.thinking])))
+    whole = check_events(events_behind(prompt, [written]), written)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(written)), max_size=8)))
     pieces = [written[start:end] for start, end in zip([0, *cuts], [*cuts, len(written)], strict=True)]
-    assert whole == check_events(events_of(format_, request, pieces), written)
-    assert whole == check_events(events_of(format_, request, list(written)), written)
+    assert whole == check_events(events_behind(prompt, pieces), written)
+    assert whole == check_events(events_behind(prompt, list(written)), written)
     data_bytes = written.encode()
-    assert whole == check_events(
-        events_of(format_, request, [data_bytes[at : at + 1] for at in range(len(data_bytes))]), written
-    )
+    single = [data_bytes[at : at + 1] for at in range(len(data_bytes))]
+    assert whole == check_events(events_behind(prompt, single), written)
+
+
+@pytest.mark.parametrize("name", [*ts.formats(), *ts.model_formats()])
+def test_a_thought_may_begin_with_what_opens_a_call(name: str) -> None:
+    """It is read to its end in any pieces, where the prompt has opened the thought, too."""
+    format_ = ts.get_format(name)
+    request = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")])], tools=[WEATHER]))
+    prompt = format_.prompt(request, thinking=format_.features.thinking)
+    segments = [one for turn in format_.document.turns for one in turn.segments]
+    opened = {f"{one.group.open if one.group else ''}{one.open}" for one in segments if one.kind == "tool_call"}
+    closed = {one.close for one in segments if one.kind == "thinking"}
+    for opening, close, lead in itertools.product(opened, closed | {""}, ("", "\n", "Hm.")):
+        written = f"{lead}{opening.strip()}{close}Hello."
+        whole = check_events(events_behind(prompt, [written]), written)
+        for pieces in every_cut(written):
+            assert whole == check_events(events_behind(prompt, pieces), written)
 
 
 def message_of(response: ts.Response) -> str:

@@ -14,6 +14,7 @@ an issue is an error.
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from turnscript.core.conversation import Assistant, Dropped, Issue, Item, Thinking, Tool
@@ -42,7 +43,7 @@ from turnscript.engine.callsteps import (
 from turnscript.engine.cursor import Begun, Cursor, Ending, Malformed, Telling, TextSteps
 from turnscript.engine.layout import Place
 from turnscript.engine.names import name_of_line
-from turnscript.engine.scanner import WIDEST
+from turnscript.engine.scanner import WIDEST, Scanner
 from turnscript.engine.states import Action, Do, States
 
 _LEAST_OF_TAG = 2  # how much of a tag is hardly anything else
@@ -125,37 +126,42 @@ def _dropped(at: Cursor, space: str) -> int:
 
 def read_text(at: Cursor, text: str, position: int) -> int:
     """Read on inside a text: up to the next literal that means something, or what may become one."""
-    scanner, spared = at.state.scanner, is_spared(at, position)
-    if not spared and is_fresh(at) and (begun := begins_loose(at, text, position)) is not None:
+    if not is_spared(at, position) and is_fresh(at) and (begun := begins_loose(at, text, position)) is not None:
         return begun
-    if at.told.uncounted or at.seeding:
-        behind = len(text) if at.seeding else position + at.told.uncounted
-        scanner, found, held = by_parts(at, text, position, at.state.own, behind)
-    elif is_quoted(at, position):
-        quoted = at.states.without_calls(at.place)
-        scanner, found, held = by_parts(at, text, position, quoted, at.quoted - at.told.offset)
-    elif spared:
-        scanner, found, held = by_parts(at, text, position, at.state.plain, at.spared - at.told.offset)
-    else:
-        found, held = scanner.find(text, position, at.closing), -1
+    scanner, found, held = _next_literal(at, text, position)
     if found is not None:
-        action = scanner.actions[found[0]]
+        action, start = scanner.actions[found[0]], found.start()
         if action.do is Do.LOOSE:
             return begin_run_in_text(at, text, position, found)
-        if action.do in (Do.OPEN, Do.GROUP) and may_be_quoted(at, found.start()):
-            at.content(text[position : found.start()])
+        if action.do in (Do.OPEN, Do.GROUP) and is_quoted(at, start):  # in what the prompt has written, too
+            at.content(text[position : start + 1])
+            return start + 1
+        at.content(text[position:start])
+        if action.do in (Do.OPEN, Do.GROUP) and may_be_quoted(at, start):
             at.step = read_quoted
-            return found.start()
+            return start
         end = found.end() - action.ahead
-        at.content(text[position : found.start()])
-        act(at, action, text[found.start() : end], found.start())
+        act(at, action, text[start:end], start)
         return end
     if at.closing:
         return _last_text(at, text, position)
-    end = scanner.hold(text, position) if held < 0 else held
-    if end > position:
-        at.content(text[position:end])
-    return end
+    if held > position:
+        at.content(text[position:held])
+    return held
+
+
+def _next_literal(at: Cursor, text: str, position: int) -> tuple[Scanner[Action], re.Match[str] | None, int]:
+    """Return the first literal in a text that is certain, by its scanner, and from where on the text waits."""
+    told, state = at.told, at.state
+    if told.uncounted or at.seeding:
+        behind = len(text) if at.seeding else position + told.uncounted
+        return by_parts(at, text, position, state.own, behind)
+    if is_quoted(at, position):
+        return by_parts(at, text, position, at.states.without_calls(at.place), at.quoted - told.offset)
+    if is_spared(at, position):
+        return by_parts(at, text, position, state.plain, at.spared - told.offset)
+    found = state.scanner.find(text, position, at.closing)
+    return state.scanner, found, len(text) if found or at.closing else state.scanner.hold(text, position)
 
 
 def _last_text(at: Cursor, text: str, position: int) -> int:
