@@ -139,7 +139,6 @@ class Rendering:
         "_ids",
         "_nameless",
         "_unnamed",
-        "_unplaced",
         "begun",
         "extra",
         "flags",
@@ -151,6 +150,7 @@ class Rendering:
         "request",
         "slices",
         "target",
+        "unplaced",
     )
 
     def __init__(self, request: Request, api: Api, profile: str, flags: Mapping[str, str]) -> None:
@@ -168,7 +168,7 @@ class Rendering:
         self.losses: list[Loss] = []
         self._unnamed = source_paths.Unnamed(api.name, request)
         self._nameless = source_paths.Nameless(api.name, api.words)
-        self._unplaced = api.unplaced
+        self.unplaced = api.unplaced
 
     def call_id(self, item: ToolCall | ToolResult) -> str:
         """The id of a call or of a result, or a generated one (requirements D-X-7)."""
@@ -211,7 +211,7 @@ class Rendering:
 
     def lose_unplaced(self, thing: Struct, at: str = "") -> None:
         """Report all that an item says and that has no place here, or a part, a tool or a setting from a path."""
-        for field, kind, detail in self._unplaced.said_by(thing):
+        for field, kind, detail in self.unplaced.said_by(thing):
             self.lose_member(thing, field, kind, detail, at)
 
     def lose_file_id(self, at: str) -> None:

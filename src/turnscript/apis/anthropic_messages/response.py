@@ -70,7 +70,6 @@ from turnscript.core.finish_reasons import check_end, meaning
 from turnscript.core.json_text import NULL, Json, closed, is_object, json_of, read_list, read_object
 from turnscript.core.losses import Indexed, Loss, LossKind
 from turnscript.core.payloads import Source, body_bytes
-from turnscript.core.source_paths import NOT_HERE
 from turnscript.core.wire import Reader, mismatch, missing
 
 ORIGIN = "anthropic"
@@ -317,7 +316,8 @@ class AnswerWriter:
 
     def __init__(self, request: Request, api: Api, *, whole: bool) -> None:
         self._whole = whole
-        self.rendering = Rendering(request, api, OFFICIAL, {})
+        self.rendering = Rendering(Request(origin=request.origin), api, OFFICIAL, {})
+        self.rendering.unplaced = api.unplaced.in_answers
         self.losses = self.rendering.losses
         self.omits_thinking = request.settings.thinking is not None and request.settings.thinking.display == "omitted"
         self.model = request.settings.model
@@ -394,13 +394,8 @@ class AnswerWriter:
     def _at(self, item: Item) -> str:
         return self._places[id(item)]
 
-    def _unheld(self, item: Item, **members: object) -> None:
-        for name, value in members.items():
-            if value is not None:
-                self.lose(item, f".{name}", "dropped", f"{self.rendering.target} {NOT_HERE}")
-
     def _text(self, item: Assistant) -> list[Any]:
-        self._unheld(item, name=item.name, id=item.id, phase=item.phase)
+        self.rendering.lose_unplaced(item, self._at(item))
         if item.extra:
             self.rendering.put_extra({}, item.extra, self._at(item))
         blocks = []
@@ -419,7 +414,7 @@ class AnswerWriter:
         return blocks
 
     def _thinking(self, item: Thinking) -> list[Any]:
-        self._unheld(item, id=item.id, encrypted=item.encrypted)
+        self.rendering.lose_unplaced(item, self._at(item))
         if item.redacted is not None:
             block: Body = {"type": "redacted_thinking", "data": item.redacted}
         else:
@@ -430,8 +425,6 @@ class AnswerWriter:
         return [block]
 
     def _thought(self, item: Thinking) -> str:
-        if item.of != "reason":
-            self.lose(item, "", "approximated", f"{item.of!r} becomes ordinary thinking")
         content = item.content
         if item.summary and not text_content(content):
             self.lose(item, ".summary", "approximated", "the summary stands for the thought")
@@ -459,7 +452,6 @@ class AnswerWriter:
             block["input"] = Json(item.arguments.encode())
             if self._whole and item.arguments.strip() != item.arguments:
                 self.lose(item, "", "approximated", "white space around the arguments is no part of an object")
-        self._unheld(item, item_id=item.item_id)
         if item.extra:
             self.rendering.put_extra(block, item.extra, self._at(item))
         return [block]
@@ -483,7 +475,7 @@ class AnswerWriter:
         block: Body = {"type": "tool_use", "id": self._call_id(item), "name": item.name, "input": Json(b"{}")}
         if item.namespace is not None:
             block["name"] = f"{item.namespace}__{item.name}"
-            self.lose(item, "", "renamed", f"the tool is called {block['name']!r}: there are no namespaces here")
+        self.rendering.lose_unplaced(item, self._at(item))
         if self.direct and "caller" not in item.extra:
             block["caller"] = {"type": "direct"}
         return block
@@ -501,7 +493,6 @@ class AnswerWriter:
         """Report what such a call has that came too late for its block."""
         self._places[id(item)] = item.at or f"items[{self._count - 1}]"
         self.rendering.foreign = self._foreign
-        self._unheld(item, item_id=item.item_id)
         rest: Body = {}
         self.rendering.put_extra(rest, item.extra, self._at(item))
         for name in rest.keys() - block.keys():

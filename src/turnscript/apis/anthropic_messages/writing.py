@@ -224,7 +224,8 @@ UNPLACED = Unplaced(
         },
         Image: {"detail": "a picture has no detail level here"},
         ResponseFormat: dict.fromkeys(("name", "strict", "description"), _SCHEMA_ALONE),
-    }
+    },
+    answers={Thinking: {"redacted": None}},
 )
 
 TAKEN = "an earlier call has the id {!r}, and no two may have the same here: {!r}"

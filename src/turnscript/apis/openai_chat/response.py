@@ -103,13 +103,7 @@ class Order:
 
 def lose_thinking(rendering: Rendering, item: Thinking) -> None:
     """Report what is lost of a thought besides its text."""
-    proof = "only the API that made it can read it"
-    members = (("signature", proof), ("redacted", proof), ("encrypted", proof), ("id", "thinking has no id here"))
-    for member, detail in members:
-        if getattr(item, member) is not None:
-            rendering.lose(f"{item.at}.{member}", "dropped", detail)
-    if item.of != "reason":
-        rendering.lose(f"{item.at}.kind", "dropped", f"thinking has no kinds here, such as {item.of!r}")
+    rendering.lose_unplaced(item)
     if item.summary and item.content:
         rendering.lose(f"{item.at}.summary", "dropped", "the thinking itself is sent")
     elif item.summary:
@@ -124,13 +118,6 @@ def thought(item: Thinking) -> str:
     if item.content:
         return "".join([part.text for part in item.content if isinstance(part, Text)])
     return "\n\n".join([part.text for part in item.summary if isinstance(part, Text)])
-
-
-def lose_spoken(rendering: Rendering, item: Assistant) -> None:
-    """Report what is lost of a text besides what it says."""
-    for member in ("id", "phase", "name"):
-        if getattr(item, member) is not None:
-            rendering.lose(f"{item.at}.{member}", "dropped", f"the message of an answer has no {member} here")
 
 
 def as_function(item: ToolCall) -> str:
@@ -262,7 +249,7 @@ class Message:
 
     def _spoken(self, item: Assistant, said: tuple[type, ...]) -> list[Body]:
         rendering, deltas = self._rendering, list[Body]()
-        lose_spoken(rendering, item)
+        rendering.lose_unplaced(item)
         self._keep(self._extra, item.extra, item.at)
         for index, given in enumerate(item.content):
             at, part, pages = part_path(item, index), given, list[Body]()
@@ -332,12 +319,9 @@ class Message:
 
     def call_head(self, item: ToolCall) -> tuple[str, str]:
         """Return the id and the name of the next call, as they are written."""
-        rendering, place = self._rendering, self.calls
+        place, name = self.calls, item.name
         self.calls += 1
-        if item.item_id is not None:
-            rendering.lose(f"{item.at}.item_id", "dropped", "a call has one id here, that of its result")
-        name = item.name
+        self._rendering.lose_unplaced(item)
         if item.namespace is not None:
-            rendering.lose(f"{item.at}.namespace", "renamed", "tools have no namespaces here: it begins the name")
             name = f"{item.namespace}__{item.name}"
         return item.id if item.id is not None else made_id("call_", self._request, place, item.name), name

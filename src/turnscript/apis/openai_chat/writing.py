@@ -73,7 +73,8 @@ UNPLACED = Unplaced(
         },
         Document: {"context": "a file has no context"},
         ThinkingMode: {"display": "how thinking is shown cannot be said here"},
-    }
+    },
+    answers={Assistant: {"name": "the message of an answer has no name here"}},
 )
 
 

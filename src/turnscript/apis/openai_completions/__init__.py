@@ -41,7 +41,7 @@ from turnscript.apis.shared.answers import claims_choices, of_each_choice, of_fi
 from turnscript.apis.shared.model_lists import model_body, model_list
 from turnscript.apis.shared.settings import STOP
 from turnscript.apis.shared.stream_reader import StreamReader
-from turnscript.core.conversation import Item, Part, Request, Response, System, Text, User
+from turnscript.core.conversation import Assistant, Item, Part, Request, Response, System, Text, User
 from turnscript.core.error_object import encoded, error_body
 from turnscript.core.errors import InvalidRequest, TurnscriptError
 from turnscript.core.json_text import Json, plain, read_list
@@ -91,6 +91,10 @@ WORDS = {
 
 _ALONE = dict.fromkeys(("name", "id"), "a prompt has no such member")
 _ROLE = "there is no role {!r}: written as the system text"
+UNPLACED = Unplaced(
+    {System: {"role": ("approximated", _ROLE), **_ALONE}, User: _ALONE},
+    answers={Assistant: dict.fromkeys(("name", "id", "phase"), "a text has no such member here")},
+)
 
 OPTIONS: tuple[Option, ...] = (
     setting("model", "model", str),
@@ -131,7 +135,7 @@ class OpenAICompletions(Api):
     )
     options: ClassVar[Sequence[Option]] = OPTIONS
     words = WORDS
-    unplaced = Unplaced({System: {"role": ("approximated", _ROLE), **_ALONE}, User: _ALONE})
+    unplaced = UNPLACED
 
     def read(self, members: dict[str, Json], request: Request) -> None:
         """The prompt, and the system text before it. What is not one text stays with the unnamed members."""

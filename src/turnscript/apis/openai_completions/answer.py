@@ -171,9 +171,7 @@ class CompletionStreamRenderer(ChoiceWriter):
                 item.at, "dropped", f"an answer here is a text: no place for a {item.kind.replace('_', ' ')}"
             )
             return ""
-        for member in ("id", "phase", "name"):
-            if getattr(item, member) is not None:
-                rendering.lose(f"{item.at}.{member}", "dropped", f"a text has no {member} here")
+        rendering.lose_unplaced(item)
         rendering.losses += [not_here("a text", f"{item.at}.{key}", value) for key, value in item.extra.items()]
         return "".join([self._part(rendering, part, part_path(item, index)) for index, part in enumerate(item.content)])
 

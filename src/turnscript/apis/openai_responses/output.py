@@ -70,6 +70,7 @@ class Output:
     def __init__(self, api: Api, request: Request, seed: str, reply: Reply) -> None:
         self._api = api
         self._rendering = Rendering(Request(origin=ORIGIN), api, OFFICIAL, {})
+        self._rendering.unplaced = api.unplaced.in_answers
         self._origin: str | None = None
         self.losses = self._rendering.losses
         self.lose = self._rendering.lose
@@ -127,11 +128,10 @@ class Output:
         if item.open and not isinstance(item, ToolCall):
             status = INCOMPLETE
         if isinstance(item, Assistant):
-            if item.name is not None:
-                self._rendering.lose(f"{self.at(item, index)}.name", "dropped", "an answer has no name here")
+            self._rendering.lose_unplaced(item, self.at(item, index))
             return self._message(item, index, self.content(item, index), status)
         if isinstance(item, Thinking):
-            self._lose_proofs(item, index)
+            self._rendering.lose_unplaced(item, self.at(item, index))
             return self._reasoning(item, index, self.summary(item, index), self.content(item, index), status)
         if isinstance(item, ToolCall):
             return self._call(item, index, text_only(item.arguments), status)
@@ -240,14 +240,6 @@ class Output:
             body["status"] = item.extra["status"]
         self._rendering.put_extra(body, item.extra, self.at(item, index))
         return body
-
-    def _lose_proofs(self, item: Thinking, index: int) -> None:
-        at = self.at(item, index)
-        for field in ("signature", "redacted"):
-            if getattr(item, field) is not None:
-                self._rendering.lose(f"{at}.{field}", "dropped", "only the API that made it can read it")
-        if item.of != "reason":
-            self._rendering.lose(at, "approximated", f"a thought of kind {item.of!r} became ordinary reasoning")
 
 
 def _shared(tokens: list[TokenLogprob], texts: list[str]) -> Iterator[list[TokenLogprob]]:

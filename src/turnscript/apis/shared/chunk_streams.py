@@ -308,6 +308,7 @@ class ChunkWriter(ABC):
         """A rendering that reports to `losses`, for what came from an API, or from none."""
         request = Request(conversation=Conversation(items=list(items)), origin=origin)
         rendering = self._api.rendering(request, OFFICIAL, {})
+        rendering.unplaced = self._api.unplaced.in_answers
         rendering.losses = self.losses
         return rendering
 
