@@ -44,9 +44,10 @@ from turnscript.core.conversation import (
     Text,
     Thinking,
     ToolCall,
+    in_object,
 )
 from turnscript.core.finish_reasons import CALLED, LENGTH, STOP
-from turnscript.core.json_text import is_object, safe_json_string
+from turnscript.core.json_text import is_object
 from turnscript.core.message_groups import slot_of
 from turnscript.core.source_paths import not_here, part_path
 from turnscript.core.validation import text_only
@@ -118,11 +119,6 @@ def thought(item: Thinking) -> str:
     if item.content:
         return "".join([part.text for part in item.content if isinstance(part, Text)])
     return "\n\n".join([part.text for part in item.summary if isinstance(part, Text)])
-
-
-def as_function(item: ToolCall) -> str:
-    """The arguments of a call where it can only be a function's: free text becomes the argument `input`."""
-    return f'{{"input":{safe_json_string(item.arguments)}}}' if item.custom else item.arguments
 
 
 def _is_no_text(piece: Any) -> bool:
@@ -297,7 +293,7 @@ class Message:
             return []
         id_, name = self.call_head(item)
         custom = self._whole and not (legacy or cut) and (item.custom or name in self._free)
-        arguments = as_function(item)
+        arguments = in_object(item.arguments) if item.custom else item.arguments
         if custom:
             arguments = item.arguments if item.custom else free_text(item, f"{item.at}.arguments", rendering.losses)
         elif item.custom:
@@ -319,9 +315,8 @@ class Message:
 
     def call_head(self, item: ToolCall) -> tuple[str, str]:
         """Return the id and the name of the next call, as they are written."""
-        place, name = self.calls, item.name
+        place = self.calls
         self.calls += 1
         self._rendering.lose_unplaced(item)
-        if item.namespace is not None:
-            name = f"{item.namespace}__{item.name}"
-        return item.id if item.id is not None else made_id("call_", self._request, place, item.name), name
+        made = made_id("call_", self._request, place, item.name) if item.id is None else item.id
+        return made, item.full_name

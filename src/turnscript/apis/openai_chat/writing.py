@@ -308,7 +308,7 @@ def _entry(target: Target, item: ToolCall) -> Body:
 
 def _name(target: Target, item: ToolCall) -> str:
     target.rendering.lose_unplaced(item)
-    return item.name if item.namespace is None else f"{item.namespace}__{item.name}"
+    return item.full_name
 
 
 def _seed_calls(target: Target, calls: Sequence[Item]) -> list[Body]:
