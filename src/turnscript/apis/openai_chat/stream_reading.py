@@ -26,7 +26,7 @@ from turnscript.apis.api import extra_of, leftover
 from turnscript.apis.openai_chat.content import WITHIN, is_plain, parts_of, thought_of
 from turnscript.apis.openai_chat.objects import BOTH, Content
 from turnscript.apis.shared.answers import Counts, Gathered, nameless
-from turnscript.apis.shared.chunk_streams import ChoiceAnswer
+from turnscript.apis.shared.chunk_streams import ChoiceAnswer, Told, ToldChoice, said_by
 from turnscript.apis.shared.stream_reader import Parts
 from turnscript.core.conversation import (
     Assistant,
@@ -94,29 +94,17 @@ class Piece(Wire):
     audio: Json | UnsetType = UNSET
 
 
-class Choice(Wire):
+class Choice(ToldChoice):
     """A choice of a whole answer (`message`) or of a chunk (`delta`)."""
 
-    index: int | UnsetType | None = UNSET
     message: Piece | UnsetType | None = UNSET
     delta: Piece | UnsetType | None = UNSET
-    finish_reason: str | UnsetType | None = UNSET
-    logprobs: Json | UnsetType = UNSET
-    stop_reason: Json | UnsetType = UNSET
-    matched_stop: Json | UnsetType = UNSET
 
 
-class Answer(Wire):
+class Answer(Told):
     """A whole answer, or a chunk of one."""
 
-    id: str | UnsetType | None = UNSET
-    object: Json | UnsetType = UNSET
-    created: Json | UnsetType = UNSET
-    model: str | UnsetType | None = UNSET
     choices: list[Choice] | UnsetType | None = UNSET
-    usage: Json | UnsetType = UNSET
-    error: Json | UnsetType = UNSET
-    system_fingerprint: Json | UnsetType = UNSET
     service_tier: Json | UnsetType = UNSET
     obfuscation: Json | UnsetType = UNSET
 
@@ -475,7 +463,6 @@ _LOOKS = 16
 
 
 _NULL = Json(b"null")
-_EMPTY = (_NULL, Json(b"[]"))
 _SAYS = ("content", "refusal", "reasoning_content", "tool_calls", "function_call")
 """The members of a delta that are content; a piece that says nothing has them empty, null or not at all."""
 
@@ -520,12 +507,6 @@ class Assembly(ChoiceAnswer):
             self._piece(piece, whole=piece is choice.message)
         elif not (choice.finish_reason or choice.rest):
             self.note("missing_delta", "the server sent a chunk that says nothing")
-        self.reason = choice.finish_reason or self.reason
-        if choice.finish_reason == STOP:
-            for value in (choice.stop_reason, choice.matched_stop):
-                if value is not UNSET and bytes(value)[:1] == b'"':
-                    self.said.stop_sequence = plain(value)
-        self.rest.add(_said(choice, "logprobs", "stop_reason", "matched_stop"))
 
     def _told_in(self, choice: Choice) -> Piece | None:
         """What a choice says: its message in a whole answer, its delta in a chunk.
@@ -542,7 +523,7 @@ class Assembly(ChoiceAnswer):
 
     def _piece(self, piece: Piece, whole: bool) -> None:
         lanes = self._lanes
-        rest = [(name, value) for name, value in _said(piece, "annotations", "audio") if not _no_sound(name, value)]
+        rest = [(name, value) for name, value in said_by(piece, "annotations", "audio") if not _no_sound(name, value)]
         if isinstance(piece.reasoning_content, str):
             lanes.add("reasoning_content", piece.reasoning_content)
             self._thoughts += [piece.reasoning_content] if piece.reasoning_content else []
@@ -611,16 +592,3 @@ def _note_null(response: Response) -> None:
 
 def _no_sound(name: str, value: Json) -> bool:
     return name == "audio" and says_nothing(value)
-
-
-def _said(wire: Wire, *names: str) -> list[tuple[str, Json]]:
-    """The unnamed members, without those that say nothing: an official member that is null or an empty list."""
-    said: list[tuple[str, Json]] = []
-    if wire.rest:  # where a null of a member with a name may be as well
-        official = type(wire).__struct_fields__
-        said += [(name, value) for name, value in wire.rest.items() if name not in official or value not in _EMPTY]
-    for name in names:
-        value = getattr(wire, name)
-        if value is not UNSET and value not in _EMPTY:
-            said.append((name, value))
-    return said

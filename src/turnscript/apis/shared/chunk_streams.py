@@ -35,15 +35,16 @@ from turnscript.core.conversation import Conversation, Extra, Issue, Item, Reque
 from turnscript.core.error_object import error_frame, upstream_error
 from turnscript.core.errors import InvalidRequest, TurnscriptError, UpstreamError
 from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, no_event
-from turnscript.core.finish_reasons import check_end
-from turnscript.core.json_text import Json, read_object
+from turnscript.core.finish_reasons import STOP, check_end
+from turnscript.core.json_text import Json, plain, read_object
 from turnscript.core.losses import Loss
 from turnscript.core.sse import comment, frame
 from turnscript.core.unread_stream import DONE
-from turnscript.core.wire import Reader
+from turnscript.core.wire import Reader, Wire
 
 _SHOWN = 2000
 _NULL = Json(b"null")
+_EMPTY = (_NULL, Json(b"[]"))
 
 
 class ChunkAnswer(Answer):
@@ -98,6 +99,45 @@ class ChunkAnswer(Answer):
             self.finish()
 
 
+class ToldChoice(Wire):
+    """What APIs of choices have alike in each, of a whole answer or of a chunk."""
+
+    index: int | UnsetType | None = UNSET
+    finish_reason: str | UnsetType | None = UNSET
+    logprobs: Json | UnsetType = UNSET
+    stop_reason: Json | UnsetType = UNSET
+    matched_stop: Json | UnsetType = UNSET
+
+
+class Told(Wire):
+    """What they have alike around their choices."""
+
+    id: str | UnsetType | None = UNSET
+    object: Json | UnsetType = UNSET
+    created: Json | UnsetType = UNSET
+    model: str | UnsetType | None = UNSET
+    usage: Json | UnsetType = UNSET
+    error: Json | UnsetType = UNSET
+    system_fingerprint: Json | UnsetType = UNSET
+
+
+STOPS = ("stop_reason", "matched_stop")
+"""The member for a stop string that was met, as two servers name it."""
+
+
+def said_by(wire: Wire, *names: str) -> list[tuple[str, Json]]:
+    """Return the unnamed members, without those that say nothing: an official member that is null or an empty list."""
+    said: list[tuple[str, Json]] = []
+    if wire.rest:  # where a null of a member with a name may be as well
+        official = type(wire).__struct_fields__
+        said += [(name, value) for name, value in wire.rest.items() if name not in official or value not in _EMPTY]
+    for name in names:
+        value = getattr(wire, name)
+        if value is not UNSET and value not in _EMPTY:
+            said.append((name, value))
+    return said
+
+
 class ChoiceAnswer(ChunkAnswer):
     """An answer in choices, of which the first is read. Members without a name wait in the `extra` of the response:
     those of the choice under `choices`, those of the usage under `usage`.
@@ -108,7 +148,7 @@ class ChoiceAnswer(ChunkAnswer):
 
     read: ClassVar[Reader[Any]]
     counts: ClassVar[Counts]
-    kept: ClassVar[tuple[str, ...]]
+    kept: ClassVar[tuple[str, ...]] = ("object", "created", "system_fingerprint", "error")
 
     def __init__(self, is_whole: bool = False) -> None:
         super().__init__()
@@ -122,7 +162,7 @@ class ChoiceAnswer(ChunkAnswer):
 
     @abstractmethod
     def choose(self, choice: Any) -> None:
-        """Take what a chunk says of the first choice."""
+        """Take what a chunk says in the first choice."""
 
     def checked(self, chunk: Json) -> Any:
         """Return a chunk, or a whole answer, that is read."""
@@ -145,8 +185,14 @@ class ChoiceAnswer(ChunkAnswer):
         for choice in answer.choices or ():
             if choice.index:
                 self._others.add(choice.index)
-            else:
-                self.choose(choice)
+                continue
+            self.choose(choice)
+            self.rest.add(said_by(choice, "logprobs", *STOPS))
+            if choice.finish_reason == STOP:
+                for value in (choice.stop_reason, choice.matched_stop):
+                    if value is not UNSET and bytes(value)[:1] == b'"':
+                        self.said.stop_sequence = plain(value)
+            self.reason = choice.finish_reason or self.reason
         if answer.usage is not UNSET and answer.usage != _NULL:
             self.said.usage, self._usage_rest, self._usage_issues = read_usage(answer.usage, "$.usage", self.counts)
         head = self._head_of(answer)
@@ -406,7 +452,3 @@ def lose_stop(rendering: Rendering, stop: str | None, choice: Body) -> None:
     """Report which stop string was met, where the choice does not say it."""
     if stop is not None and choice.keys().isdisjoint(STOPS):
         rendering.lose("$.stop_sequence", "dropped", "which stop string was met cannot be said here")
-
-
-STOPS = ("stop_reason", "matched_stop")
-"""The member for a stop string that was met, as two servers name it."""
