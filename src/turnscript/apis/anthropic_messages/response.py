@@ -1,4 +1,4 @@
-"""Owns responses: reading and writing whole ones, why one stopped, token counts, and the blocks that streams have, too.
+"""Owns what responses say: the items of their blocks, why one stopped, token counts, and writing all of it.
 
 | wire | model |
 |---|---|
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 from turnscript.apis.anthropic_messages.blocks import (
     AssistantMessage,
@@ -34,7 +34,6 @@ from turnscript.apis.anthropic_messages.blocks import (
     ToolUseBlock,
     items_of,
 )
-from turnscript.apis.anthropic_messages.errors import upstream_error
 from turnscript.apis.anthropic_messages.writing import TAKEN, PartWriter, is_text
 from turnscript.apis.api import OFFICIAL, Api, Body, Rendering, Reply, leftover, merge
 from turnscript.apis.shared.answers import (
@@ -44,7 +43,6 @@ from turnscript.apis.shared.answers import (
     is_whole,
     lose_foreign,
     missing_count,
-    nameless,
     read_count,
     tier_of,
 )
@@ -66,13 +64,11 @@ from turnscript.core.conversation import (
     text_content,
 )
 from turnscript.core.errors import InvalidRequest
-from turnscript.core.events import cut_call
 from turnscript.core.finish_reasons import check_end, meaning
-from turnscript.core.json_text import NULL, Json, closed, json_of, read_list, read_object
+from turnscript.core.json_text import NULL, Json, closed, json_of, read_object
 from turnscript.core.losses import Indexed, Loss, LossKind
-from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.source_paths import part_path
-from turnscript.core.wire import Reader, mismatch, missing
+from turnscript.core.wire import Reader
 
 ORIGIN = "anthropic"
 
@@ -233,46 +229,12 @@ def put_known(told: Body, extra: Extra) -> None:
             told[name] |= {one: value for one, value in read_object(count).items() if one == _THINKING}
 
 
-# Whole responses.
-
-
-def read_response(source: Source, api: str) -> Response:
-    """A response body. Raises UpstreamError for an error body, InvalidRequest for what is no response at all."""
-    members = read_object(body_bytes(source))
-    kind = word(members, "type")
-    if kind == "error" or ("error" in members and "content" not in members):
-        raise upstream_error(members.get("error"), api)
-    if kind not in (None, "message"):
-        raise InvalidRequest(f"expected 'message', got {kind!r}", path="$.type", expected="'message'", got=repr(kind))
-    if "content" not in members:
-        raise missing("$", "content", "an array of content blocks")
-    id_, model = head_of(members)
-    response = Response(items=_items(members.pop("content")), id=id_, model=model, origin=ORIGIN)
-    response.finish_reason = finish_reason(word(members, "stop_reason"))
-    response.stop_sequence = word(members, "stop_sequence")
-    tokens = Tokens()
-    tokens.read(members.pop("usage", None), "$.usage")
-    response.usage, response.issues = tokens.end()
-    response.extra = told(members) | tokens.extra()
-    if response.finish_reason is None:
-        response.issues.append(Issue("missing_reason", "the message has no stop_reason"))
-    last = response.items[-1] if response.items else None
-    if response.finish_reason in CUTTING and isinstance(last, ToolCall):
-        del response.items[-1]
-        response.cut = cut_call(last, last.arguments)
-        response.issues.append(cut_short(last.name, last.arguments))
-    response.issues += [nameless(item.arguments) for item in response.items if _is_nameless(item)]
-    response.items = [item for item in response.items if not _is_nameless(item)]
-    return response
+# What a response says of itself.
 
 
 def told(members: Extra) -> Extra:
     """The members of a message that say something."""
     return {name: value for name, value in members.items() if value != NULL or name not in SILENT}
-
-
-def _is_nameless(item: Item) -> TypeGuard[ToolCall]:
-    return isinstance(item, ToolCall) and not item.name
 
 
 def head_of(members: dict[str, Json]) -> tuple[str | None, str | None]:
@@ -291,12 +253,6 @@ def finish_reason(word: str | None) -> str | None:
 def cut_short(name: str, arguments: str) -> Issue:
     """The issue for a call that a limit may have cut."""
     return Issue("cut_call", f"the answer met its limit in a call of {name!r}, so it is not told; so far: {arguments}")
-
-
-def _items(content: Json) -> list[Item]:
-    if bytes(content)[:1] != b"[":
-        raise mismatch(content, "$.content", "an array of content blocks")
-    return [item_of(block, index) for index, block in enumerate(read_list(content))]
 
 
 def word(members: dict[str, Json], key: str) -> str | None:

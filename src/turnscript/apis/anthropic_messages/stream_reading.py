@@ -1,4 +1,4 @@
-"""Owns reading a stream as events: which block is open, what it holds so far, and what is wrong with the stream.
+"""Owns reading responses, whole ones and streams: which block is open, what it holds so far, and what is wrong.
 
 Each block is one part, put together from its start and its deltas and read as one of a whole response is. What cannot
 be a stream of this API raises UpstreamError; what is merely odd (an unknown event, a block that nobody ended) is an
@@ -27,8 +27,8 @@ from turnscript.apis.anthropic_messages.response import (
 from turnscript.apis.api import leftover
 from turnscript.apis.shared.answers import nameless
 from turnscript.apis.shared.stream_reader import Answer
-from turnscript.core.conversation import Assistant, Extra, Issue, Item, Thinking, ToolCall
-from turnscript.core.errors import InvalidInput
+from turnscript.core.conversation import Assistant, Extra, Issue, Item, Response, Thinking, ToolCall
+from turnscript.core.errors import InvalidInput, InvalidRequest
 from turnscript.core.json_text import (
     Json,
     excerpt,
@@ -41,8 +41,9 @@ from turnscript.core.json_text import (
     text_of,
     type_word,
 )
+from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.unread_stream import DONE
-from turnscript.core.wire import Reader, Verbatim, Wire
+from turnscript.core.wire import Reader, Verbatim, Wire, mismatch, missing
 
 # Wire objects.
 
@@ -237,6 +238,28 @@ class Message(Answer):
         self._doubt: Block | None = None  # a call that has ended and is no object: cut off, or badly written?
         self._last = -1  # index of the last block
 
+    def whole(self, members: Extra) -> Response:
+        """Return a message that came whole."""
+        content = members.pop("content")
+        if bytes(content)[:1] != b"[":
+            raise mismatch(content, "$.content", "an array of content blocks")
+        blocks = read_list(content)
+        self.said.id, self.said.model = head_of(members)
+        self._note(members, members.pop("usage", None))
+        for index, block in enumerate(blocks):
+            item = item_of(block, index)
+            if not isinstance(item, ToolCall):
+                self.parts.close(self.parts.open(item), item)
+            elif self.said.finish_reason in CUTTING and index == len(blocks) - 1:
+                self.parts.note(cut_short(item.name, item.arguments))
+                self.parts.close(self.parts.open(item, item.arguments), None)
+            elif not item.name:
+                self.parts.note(nameless(item.arguments))
+            else:
+                self.parts.close(self.parts.open(item), item)
+        self._message_stop()
+        return self.response()
+
     def close(self, stray: str) -> None:
         """End a message without a `message_stop`, if it said why it ended behind its last block."""
         if self.said.finish_reason is None or not self._closing:
@@ -339,7 +362,7 @@ class Message(Answer):
         reason = self.said.finish_reason
         self._settle(reason is None or reason in CUTTING)
         if reason is None:
-            self._issue("missing_reason", "message_delta", "the message ended without a stop_reason")
+            self.parts.note(Issue("missing_reason", "the message has no stop_reason"))
         self.said.usage, issues = self._tokens.end()
         self.said.extra |= self._tokens.extra()
         self.end(issues)
@@ -425,6 +448,19 @@ class Message(Answer):
         if not block.texts:
             self.parts.append(block.part, call.arguments)
         self.parts.close(block.part, call)
+
+
+def read_response(source: Source, api: str) -> Response:
+    """Read a response body. Raises UpstreamError for an error body, InvalidRequest for what is no response at all."""
+    members = read_object(body_bytes(source))
+    kind = word(members, "type")
+    if kind == "error" or ("error" in members and "content" not in members):
+        raise upstream_error(members.get("error"), api)
+    if kind not in (None, "message"):
+        raise InvalidRequest(f"expected 'message', got {kind!r}", path="$.type", expected="'message'", got=repr(kind))
+    if "content" not in members:
+        raise missing("$", "content", "an array of content blocks")
+    return Message(api).whole(members)
 
 
 def claims_event(members: Mapping[str, Json]) -> int:
