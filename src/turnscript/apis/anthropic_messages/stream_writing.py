@@ -19,7 +19,7 @@ from turnscript.apis.anthropic_messages.errors import encoded, error_body
 from turnscript.apis.anthropic_messages.response import LATE, SILENT, SILENT_USAGE, AnswerWriter, fill, usage_object
 from turnscript.apis.anthropic_messages.writing import is_text
 from turnscript.apis.api import Api, Body, Reply
-from turnscript.apis.shared.answers import CHANGED, came_to_nothing, is_whole
+from turnscript.apis.shared.answers import CHANGED, came_to_nothing, is_whole, lose_id
 from turnscript.core.conversation import Assistant, Extra, Item, Request, Thinking, ToolCall, Usage
 from turnscript.core.errors import TurnscriptError, UpstreamError, half_a_pair
 from turnscript.core.events import (
@@ -407,8 +407,8 @@ class StreamWriter:
             return
         if self._broken:
             self._writer.end(ending["stop_reason"])
-        if event.id not in (None, self.id) and not self._named:
-            self._lose("$.id", "renamed", f"the message was called {self.id!r} before this was known")
+        if not self._named:
+            lose_id(self._writer.rendering, event.id, self.id)
         end: Body = {"delta": ending, "usage": self._writer.usage(event.usage, self._usage)}
         extra = dict(event.extra)
         beside: Extra = {name: extra.pop(name) for name in ("usage", "context_management") if name in extra}

@@ -36,7 +36,7 @@ from turnscript.apis.shared.answers import (
     plain_reason,
     read_count,
 )
-from turnscript.apis.shared.chunk_streams import ChunkAnswer, ChunkWriter, encoded
+from turnscript.apis.shared.chunk_streams import ChunkAnswer, ChunkWriter, encoded, lose_stop
 from turnscript.core.conversation import (
     Assistant,
     Extra,
@@ -412,8 +412,7 @@ class StreamWriter(ChunkWriter):
             if said.usage.cache_written:
                 rendering.lose("$.usage", "dropped", "tokens that a cache has taken are not told here")
         merge(body, extra)
-        if said.stop_sequence is not None:
-            rendering.lose("$.stop_sequence", "dropped", "which stop string was met cannot be said here")
+        lose_stop(rendering, said.stop_sequence, candidate)
         if rendering.foreign:
             lose_foreign(rendering.losses, rendering.target, said.extra, said.usage)
 
@@ -494,7 +493,8 @@ class StreamWriter(ChunkWriter):
 
     def _finish(self, out: list[bytes], end: MessageEnd) -> None:
         rendering, body = self.rendering(end.origin), self._chunk([])
-        lose_id(rendering, end.id, self.id, named=self._reply.id is not None)
+        if self._reply.id is None:
+            lose_id(rendering, end.id, self.id)
         self._put_end(body, end, rendering)
         out.append(self._framed(encoded(body)))
 

@@ -8,6 +8,7 @@ Its other members repeat the request, with what they are when the request does n
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -21,7 +22,6 @@ from turnscript.apis.openai_responses.outcome import (
     COMPLETED,
     COUNTS,
     INCOMPLETE,
-    Lose,
     ResponseObject,
     ending_with_cut_call,
     read_ending,
@@ -230,35 +230,16 @@ def write_response(api: Api, response: Response, request: Request, reply: Reply)
     output = Output(api, request, id_, reply)
     output.came_from(response.origin)
     output.logprobs = response.logprobs
-    own = response.origin == ORIGIN
-    response = response if own else with_pages_on_text(response)
-    status, reason = write_ending(response.finish_reason, response.items, output.lose, own=own)
-    written = output.all(response.items, status == INCOMPLETE and response.cut is None)
-    if response.cut is not None:
-        written += output.cut_call(response.cut, len(response.items))
-    if output.unfinished:
-        status, reason = ending_with_cut_call(status, reason, output.lose)
-    status = told_status(status, reply, output.lose)
-    report = Report(api, request, id_, reply)
-    extra = own_extra(response, output.losses)
-    end = MessageEnd(usage=response.usage, model=response.model, extra=extra)
-    body = report.body(status, written, end, reason=reason)
-    lose_stop(response.stop_sequence, output.losses)
+    response = response if response.origin == ORIGIN else with_pages_on_text(response)
+    written = output.all(response)
+
+    def settled(status: str) -> list[Any]:
+        if written and response.cut is None:
+            output.settle(written[-1], response.items[-1], status)
+        return written
+
+    _, body = Report(api, request, id_, reply).conclude(output, response, response.items, settled)
     return body, output.losses
-
-
-def lose_stop(stop_sequence: str | None, losses: list[Loss]) -> None:
-    """A response does not say that the client's own stop string was met."""
-    if stop_sequence is not None:
-        losses.append(Loss("$.stop_sequence", "dropped", "a response does not say which stop string was met"))
-
-
-def told_status(status: str, reply: Reply, lose: Lose) -> str:
-    """The status of a response as the client wants it."""
-    if status != INCOMPLETE or reply.incomplete_as == INCOMPLETE:
-        return status
-    lose("$.finish_reason", "approximated", "told as completed, because the client takes no other end")
-    return reply.incomplete_as
 
 
 _TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast", "ultrafast"})
@@ -288,6 +269,25 @@ class Report:
         self._model = request.settings.model
         self._echo = Echo(api, request)
         self._sampled = {name: reply.sampling[name] for name in SAMPLED if name in reply.sampling}
+
+    def conclude(
+        self, output: Output, said: Response | MessageEnd, items: Iterable[Item], written: Callable[[str], list[Any]]
+    ) -> tuple[str, Body]:
+        """Return how a response is over, and the object that says so. Raises UpstreamError for one that failed.
+
+        `written`: its output, by the status of its last item.
+        """
+        status, reason = write_ending(said.finish_reason, items, output.lose, own=said.origin == ORIGIN)
+        if output.unfinished:
+            status, reason = ending_with_cut_call(status, reason, output.lose)
+        told = written(INCOMPLETE if status == INCOMPLETE else COMPLETED)
+        if status == INCOMPLETE and self._reply.incomplete_as != INCOMPLETE:
+            output.lose("$.finish_reason", "approximated", "told as completed, because the client takes no other end")
+            status = self._reply.incomplete_as
+        if said.stop_sequence is not None:
+            output.lose("$.stop_sequence", "dropped", "a response does not say which stop string was met")
+        end = MessageEnd(usage=said.usage, model=said.model, extra=own_extra(said, output.losses))
+        return status, self.body(status, told, end, reason=reason)
 
     def body(
         self, status: str, output: list[Any], end: MessageEnd, *, reason: str | None = None, error: Body | None = None

@@ -390,9 +390,9 @@ def made_id(prefix: str, request: Request, *seeds: object) -> str:
     return f"{prefix}{blake2b(data, digest_size=12).hexdigest()}"
 
 
-def lose_id(rendering: Rendering, id_: str | None, told: str, *, named: bool) -> None:
-    """Report that a stream has another id than the answer that it tells. `named`: because the server gave it one."""
-    if id_ not in (None, told) and not named:
+def lose_id(rendering: Rendering, id_: str | None, told: str) -> None:
+    """Report that a stream has another id than the answer that it tells."""
+    if id_ not in (None, told):
         rendering.lose("$.id", "renamed", f"the stream called itself {told!r} before this was known")
 
 

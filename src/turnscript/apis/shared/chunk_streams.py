@@ -419,7 +419,8 @@ class ChoiceWriter(ChunkWriter):
 
     def last(self, rendering: Rendering, end: MessageEnd, choice: Body) -> bytes:
         """The chunk with the last of a choice, and that with the counts, if the client asked for them."""
-        lose_id(rendering, end.id, self.id, named=self._reply.id is not None)
+        if self._reply.id is None:
+            lose_id(rendering, end.id, self.id)
         body = self.chunk([choice])
         self._put_top(rendering, body, end)
         last = frame(encoded(body))
