@@ -417,7 +417,6 @@ class StreamWriter(ChunkWriter):
             lose_foreign(rendering.losses, rendering.target, said.extra, said.usage)
 
     def answer(self, response: Response) -> tuple[Body, list[Loss]]:
-        """The whole body of an answer, and what could not be said. Raises UpstreamError for one that failed."""
         check_end(response.finish_reason)
         parts: list[Any] = []
         self._cut = response.cut is not None

@@ -45,7 +45,6 @@ from turnscript.core.conversation import (
 from turnscript.core.errors import InvalidRequest
 from turnscript.core.finish_reasons import CALLED, FILTERED, STOP
 from turnscript.core.json_text import Json, is_object, json_string, plain, read_object
-from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.source_paths import says_nothing
 from turnscript.core.wire import Reader, Wire
 
@@ -483,7 +482,7 @@ class Assembly(ChoiceAnswer):
         super().__init__(is_whole)
         self._lanes = Lanes(self.parts)
         self._thoughts: list[str] = []  # in `reasoning_content`: some servers say all of it again in `reasoning`
-        self.twice = False  # whether they did
+        self._twice = False  # whether they did
         self._message_rest = Gathered(texts=True)
 
     def conclude(self) -> Extra:
@@ -492,8 +491,8 @@ class Assembly(ChoiceAnswer):
         if reason == CALLED and not self._lanes.called:
             self.note("missing_call", "the answer ended for a call of a tool, and there is none in it")
         choice, message = self.rest.joined(), self._message_rest.joined()
-        self.twice = REASONING in message and plain(message[REASONING]) == "".join(self._thoughts)
-        if self.twice:
+        self._twice = REASONING in message and plain(message[REASONING]) == "".join(self._thoughts)
+        if self._twice:
             del message[REASONING]
         if message:
             choice["message"] = leftover(message)
@@ -507,6 +506,16 @@ class Assembly(ChoiceAnswer):
             self._piece(piece, whole=piece is choice.message)
         elif not (choice.finish_reason or choice.rest):
             self.note("missing_delta", "the server sent a chunk that says nothing")
+
+    def completed(self, response: Response, choice: Choice) -> Response:
+        message = choice.message
+        if not (message or choice.finish_reason == FILTERED):  # of which Azure leaves no message
+            raise InvalidRequest("required, but missing; expected a message", path="$.choices[0].message")
+        if self._twice:
+            next(item for item in response.items if isinstance(item, Thinking)).hints = Hints(slot=BOTH)
+        if message and (message.content is None or message.content is UNSET):
+            _note_null(response)
+        return response
 
     def _told_in(self, choice: Choice) -> Piece | None:
         """What a choice says: its message in a whole answer, its delta in a chunk.
@@ -558,26 +567,6 @@ class Assembly(ChoiceAnswer):
                 self._lanes.add("refusal", part.text)
             else:
                 self._lanes.add_part(part)
-
-
-def read_response(source: Source) -> Response:
-    """A whole answer. Raises InvalidRequest for what is none, UpstreamError for an error."""
-    assembly = Assembly(is_whole=True)
-    answer = assembly.checked(Json(body_bytes(source)))
-    for index, choice in enumerate(answer.choices):
-        choice.index = choice.index or index
-        if not (index or choice.message or choice.finish_reason == FILTERED):  # of which Azure leaves no message
-            raise InvalidRequest("required, but missing; expected a message", path="$.choices[0].message")
-    answer.choices[0].index = 0
-    assembly.add(answer)
-    assembly.finish()
-    response = assembly.response()
-    if assembly.twice:
-        next(item for item in response.items if isinstance(item, Thinking)).hints = Hints(slot=BOTH)
-    message = answer.choices[0].message
-    if isinstance(message, Piece) and (message.content is None or message.content is UNSET):
-        _note_null(response)
-    return response
 
 
 def _note_null(response: Response) -> None:

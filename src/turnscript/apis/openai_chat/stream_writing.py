@@ -220,7 +220,6 @@ class ChatStreamRenderer(ChoiceWriter):
         out.append(self.last(last, end, choice))
 
     def answer(self, response: Response) -> tuple[Body, list[Loss]]:
-        """The whole body of an answer, and what could not be said. Raises UpstreamError for one that failed."""
         check_end(response.finish_reason)
         rendering, message = self._rendering, self._message
         for item in response.items:

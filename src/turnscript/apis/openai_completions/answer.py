@@ -187,7 +187,6 @@ class CompletionStreamRenderer(ChoiceWriter):
         return choice
 
     def answer(self, response: Response) -> tuple[Body, list[Loss]]:
-        """The whole body of an answer, and what could not be said. Raises UpstreamError for one that failed."""
         check_end(response.finish_reason)
         rendering = self._rendering
         text = "".join([self._text_of(rendering, item) for item in response.items])

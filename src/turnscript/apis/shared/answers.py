@@ -290,14 +290,6 @@ def of_each_choice(body: Source, read: Callable[[Source], Response]) -> list[Res
     return found
 
 
-def of_first_choice(body: Source, read: Callable[[Source], Response]) -> Response:
-    """The answer of the first choice of a body; that there are others is an issue."""
-    first, *others = of_each_choice(body, read)
-    if others:
-        first.issues = [only_first(others), *first.issues]
-    return first
-
-
 def only_first(others: Collection[object]) -> Issue:
     """The issue for a body or a stream of several choices of which the first is read. `others`: the rest."""
     return Issue("extra_choices", f"there are {len(others) + 1} choices; only {_FIRST} is read")

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from turnscript.apis.api import OFFICIAL, Api, Body, Rendering, Reply, leftover
+from turnscript.apis.api import OFFICIAL, Api, Body, Rendering, Reply, StreamRenderer, leftover
 from turnscript.apis.shared.answers import (
     Counts,
     Gathered,
@@ -25,19 +25,22 @@ from turnscript.apis.shared.answers import (
     lose_id,
     lose_usage,
     made_id,
+    of_each_choice,
     only_first,
     read_usage,
     tier_of,
     write_usage,
 )
-from turnscript.apis.shared.stream_reader import Answer
+from turnscript.apis.shared.stream_reader import Answer, StreamReader
 from turnscript.core.conversation import Conversation, Extra, Issue, Item, Request, Response, Usage
-from turnscript.core.error_object import error_frame, upstream_error
+from turnscript.core.error_object import encoded as encoded_error
+from turnscript.core.error_object import error_body, error_frame, upstream_error
 from turnscript.core.errors import InvalidRequest, TurnscriptError, UpstreamError
 from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, no_event
 from turnscript.core.finish_reasons import STOP, check_end
 from turnscript.core.json_text import Json, plain, read_object
 from turnscript.core.losses import Loss
+from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.sse import comment, frame
 from turnscript.core.unread_stream import DONE
 from turnscript.core.wire import Reader, Wire
@@ -175,6 +178,19 @@ class ChoiceAnswer(ChunkAnswer):
             raise InvalidRequest(message, path="$.choices", expected=expected)
         return answer
 
+    def whole(self, body: Json) -> Response:
+        answer = self.checked(body)
+        for index, choice in enumerate(answer.choices):
+            choice.index = choice.index or index
+        answer.choices[0].index = 0
+        self.add(answer)
+        self.finish()
+        return self.completed(self.response(), answer.choices[0])
+
+    def completed(self, response: Response, choice: Any) -> Response:
+        """Return an answer that came whole, with what only that says. Raises InvalidRequest for what is none."""
+        return response
+
     def add_chunk(self, chunk: Json) -> None:
         self.add(self.checked(chunk))
 
@@ -284,6 +300,10 @@ class ChunkWriter(ABC):
         self._started = self._ended = False
         self._failed = False  # or closed: nothing may follow
         self._now: int | None = None
+
+    @abstractmethod
+    def answer(self, response: Response) -> tuple[Body, list[Loss]]:
+        """The whole body of an answer, and what could not be said. Raises UpstreamError for one that failed."""
 
     @abstractmethod
     def _first(self) -> bytes:
@@ -453,3 +473,40 @@ def lose_stop(rendering: Rendering, stop: str | None, choice: Body) -> None:
     """Report which stop string was met, where the choice does not say it."""
     if stop is not None and choice.keys().isdisjoint(STOPS):
         rendering.lose("$.stop_sequence", "dropped", "which stop string was met cannot be said here")
+
+
+class ChunkApi(Api):
+    """An API whose answers come in chunks, which a writer makes of them, and a whole one as well."""
+
+    writer: ClassVar[type[ChunkWriter]]
+
+    def write_response(self, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
+        """An answer with one choice, of the number that the reply says."""
+        return self.writer(self, request, reply, response).answer(response)
+
+    def write_stream(self, request: Request, reply: Reply) -> StreamRenderer:
+        """A writer of chunks."""
+        return self.writer(self, request, reply)
+
+
+class ChoiceApi(ChunkApi):
+    """An API of choices, of which a reader reads one."""
+
+    reader: ClassVar[type[ChoiceAnswer]]
+
+    def parse_response(self, body: Source) -> Response:
+        """A whole answer; of several choices only the first."""
+        return self.reader(is_whole=True).whole(Json(body_bytes(body)))
+
+    def parse_responses(self, body: Source) -> list[Response]:
+        """An answer for each choice."""
+        return of_each_choice(body, self.parse_response)
+
+    def stream_parser(self) -> StreamReader:
+        """A parser of chunks."""
+        return StreamReader(self.reader())
+
+    def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:
+        """Status and body of an error."""
+        status, body = error_body(error)
+        return status, encoded_error(body)
