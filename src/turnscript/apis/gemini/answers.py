@@ -22,7 +22,6 @@ from turnscript.apis.api import Api, Body, Rendering, Reply, leftover, merge
 from turnscript.apis.gemini.contents import MODEL, Writer, read_part
 from turnscript.apis.gemini.objects import ORIGIN, is_list, is_object, members_of, text_in, without
 from turnscript.apis.shared.answers import (
-    CUT_CALL,
     UNTOLD,
     Gathered,
     came_to_nothing,
@@ -399,10 +398,10 @@ class StreamWriter(ChunkWriter):
         candidate: Body = body[_CANDIDATES][0]
         extra = {} if rendering.foreign else dict(said.extra)
         rest = plain(extra.pop(_CANDIDATES)) if _CANDIDATES in extra else {}
-        candidate[_REASON] = _word(rendering, said.finish_reason, self._called)
-        if self._cut and candidate[_REASON] == "STOP":
-            rendering.lose("$.finish_reason", "approximated", f"MAX_TOKENS, because {CUT_CALL}")
-            candidate[_REASON] = "MAX_TOKENS"
+        word = plain_reason(rendering, said.finish_reason, called=self._called, cut=self._cut)
+        if word == STOP and self._called:
+            rendering.lose("$.finish_reason", "approximated", "an answer with a call ends for it here")
+        candidate[_REASON] = _WORDS.get(word, word)
         if _REASON in rest and _ENDS.get(rest[_REASON]) != said.finish_reason:
             del rest[_REASON]
         candidate |= {key: value for key, value in rest.items() if key != "content"}
@@ -505,18 +504,6 @@ class StreamWriter(ChunkWriter):
 
 
 _NO_SCORES = "how likely tokens were is not told here"
-
-
-def _word(rendering: Rendering, reason: str | None, called: bool) -> str:
-    if reason is None:
-        rendering.lose("$.finish_reason", "invented", "nobody said why the answer ended: STOP")
-        return "STOP"
-    word = plain_reason(rendering, reason)
-    if word == CALLED and not called:
-        rendering.lose("$.finish_reason", "approximated", "there is no call: said as the end")
-    elif word == STOP and called:
-        rendering.lose("$.finish_reason", "approximated", "an answer with a call ends for it here")
-    return _WORDS.get(word, word)
 
 
 def _usage(usage: Usage) -> Body:

@@ -25,7 +25,6 @@ from turnscript.apis.openai_chat.content import entry, is_within, piece, written
 from turnscript.apis.openai_chat.objects import BOTH
 from turnscript.apis.openai_chat.stream_reading import COMPLETE, LEGACY_CALL, REASONING
 from turnscript.apis.shared.answers import (
-    CUT_CALL,
     UNTOLD,
     free_text,
     is_whole,
@@ -46,7 +45,7 @@ from turnscript.core.conversation import (
     ToolCall,
     in_object,
 )
-from turnscript.core.finish_reasons import CALLED, LENGTH, STOP
+from turnscript.core.finish_reasons import CALLED
 from turnscript.core.json_text import is_object
 from turnscript.core.message_groups import slot_of
 from turnscript.core.source_paths import not_here, part_path
@@ -158,15 +157,7 @@ class Message:
     def end(self, rendering: Rendering, reason: str | None) -> str:
         """Return why the answer ended, in this API's words, and report what that makes of the calls. With a call that
         was told and is not whole it is no good end."""
-        word = plain_reason(rendering, reason) if reason is not None else CALLED if self.calls else STOP
-        if reason is None:
-            rendering.lose("$.finish_reason", "invented", f"nobody said why the answer ended: {word}")
-        if word == CALLED and not self.calls:
-            rendering.lose("$.finish_reason", "approximated", "there is no call: said as the end")
-            word = STOP
-        if self.cut and word in COMPLETE:
-            rendering.lose("$.finish_reason", "approximated", f"{LENGTH!r}, because {CUT_CALL}")
-            word = LENGTH
+        word = plain_reason(rendering, reason, called=self.calls > 0, cut=self.cut)
         self.order.end(word)
         return LEGACY_CALL if word == CALLED and self.legacy else word
 

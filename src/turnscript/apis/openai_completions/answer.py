@@ -39,7 +39,7 @@ from turnscript.core.conversation import (
     Text,
 )
 from turnscript.core.events import MessageEnd, PartDelta, PartEnd, PartStart, ScoredDelta
-from turnscript.core.finish_reasons import CALLED, STOP, check_end
+from turnscript.core.finish_reasons import check_end
 from turnscript.core.json_text import Json, read_object
 from turnscript.core.logprobs import TokenLogprob
 from turnscript.core.losses import Loss
@@ -172,13 +172,7 @@ class CompletionStreamRenderer(ChoiceWriter):
 
     def _choice(self, rendering: Rendering, end: Response | MessageEnd, text: str) -> Body:
         """The choice with the finish reason."""
-        reason = end.finish_reason
-        word = STOP if reason is None else plain_reason(rendering, reason)
-        if reason is None:
-            rendering.lose("$.finish_reason", "invented", "nobody said why the answer ended: stop")
-        elif word == CALLED:
-            word = STOP
-            rendering.lose("$.finish_reason", "approximated", f"{reason} is said as {word}")
+        word = plain_reason(rendering, end.finish_reason, called=False)
         rest = read_object(end.extra["choices"]) if "choices" in end.extra and not rendering.foreign else {}
         choice: Body = {"index": index_of(rest), "text": text, "finish_reason": word}
         merge(choice, rest)

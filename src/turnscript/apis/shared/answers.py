@@ -27,11 +27,27 @@ from turnscript.core.wire import mismatch
 # Why it ended.
 
 
-def plain_reason(rendering: Rendering, reason: str) -> str:
+def plain_reason(rendering: Rendering, reason: str | None, *, called: bool, cut: bool = False) -> str:
     """Why an answer ended, in the four words that clients of these APIs branch on. What is another word is reported.
 
-    A word of the target's own server stands as it is. What nobody else knows is said as a cut: it is no good end.
+    `called`: there is a call in it, and `cut` one that was told and is not whole, with which it is no good end.
     """
+    word = CALLED if called else STOP
+    if reason is None:
+        rendering.lose("$.finish_reason", "invented", f"nobody said why the answer ended: {word}")
+    else:
+        word = _plain_word(rendering, reason)
+    if word == CALLED and not called:
+        rendering.lose("$.finish_reason", "approximated", "there is no call: said as the end")
+        word = STOP
+    if cut and word in (STOP, CALLED):
+        rendering.lose("$.finish_reason", "approximated", f"{LENGTH!r}, because {CUT_CALL}")
+        word = LENGTH
+    return word
+
+
+def _plain_word(rendering: Rendering, reason: str) -> str:
+    """A word of the target's own server stands as it is. What nobody else knows is said as a cut: it is no good end."""
     word, detail = _PLAIN.get(reason, (meaning(reason), ""))
     if not detail:
         if rendering.request.origin == rendering.origin or word == reason in _PLAINEST:
