@@ -33,7 +33,7 @@ from turnscript.core.conversation import (
     ToolResult,
     User,
 )
-from turnscript.core.json_text import Json, json_of, plain, read_list, read_object, text_of
+from turnscript.core.json_text import Json, json_of, members_in, plain, read_list, text_of
 from turnscript.core.losses import Indexed
 from turnscript.core.message_groups import hints
 from turnscript.core.wire import Reader, Verbatim, Wire, mismatch
@@ -237,7 +237,7 @@ def content_text(content: Json) -> str:
         return ""
     texts = []
     for element in read_list(content):
-        text = read_object(element).get("text") if bytes(element)[:1] == b"{" else None
+        text = members_in(element).get("text")
         if text is not None and bytes(text)[:1] == b'"':
             texts.append(str(plain(text)))
     return "\n\n".join(texts)

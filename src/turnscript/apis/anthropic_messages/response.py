@@ -533,6 +533,12 @@ class AnswerWriter:
                 put_known(body["usage"], extra)
 
 
+def message_body(id_: str, model: str | None, content: list[Any], ending: Body, usage: Body) -> Body:
+    """A message, which a stream begins as one that has said nothing."""
+    body = {"id": id_, "type": "message", "role": "assistant", "model": model or "", "content": content}
+    return body | ending | {"usage": usage}
+
+
 def write_response(response: Response, request: Request, api: Api, reply: Reply) -> tuple[Body, list[Loss]]:
     """A whole response as a body, and what could not be said."""
     writer = AnswerWriter(request, api, reply, whole=True)
@@ -541,15 +547,10 @@ def write_response(response: Response, request: Request, api: Api, reply: Reply)
     content = [block for index, item in enumerate(response.items) for block in writer.blocks(item, index)]
     content += [] if response.cut is None else writer.cut_call(response.cut, len(response.items))
     content += writer.blank()
-    body: Body = {
-        "id": id_ if id_ is not None else writer.message_id(_said(response)),
-        "type": "message",
-        "role": "assistant",
-        "model": writer.model if writer.model is not None else response.model or "",
-        "content": content,
-        **writer.ending(response.finish_reason, response.stop_sequence),
-        "usage": writer.usage(response.usage, reply.usage or Usage()),
-    }
+    id_ = id_ if id_ is not None else writer.message_id(_said(response))
+    ending = writer.ending(response.finish_reason, response.stop_sequence)
+    usage = writer.usage(response.usage, reply.usage or Usage())
+    body = message_body(id_, writer.model if writer.model is not None else response.model, content, ending, usage)
     writer.put_tier(body["usage"], response.extra)
     writer.put_extra(body, response.extra, response.usage)
     fill(body["usage"], SILENT_USAGE)

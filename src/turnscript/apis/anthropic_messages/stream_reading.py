@@ -31,10 +31,12 @@ from turnscript.core.conversation import Assistant, Extra, Issue, Item, Response
 from turnscript.core.errors import InvalidInput, InvalidRequest
 from turnscript.core.json_text import (
     Json,
+    elements_in,
     excerpt,
     is_json,
     is_object,
     json_of,
+    members_in,
     plain,
     read_list,
     read_object,
@@ -117,8 +119,8 @@ class Block:
     @property
     def model(self) -> str | None:
         """The model that goes on with the answer from here, where that changes in the middle of it."""
-        to = self.members.get("to", Json(b"")) if self.kind == "fallback" else Json(b"")
-        name = read_object(to).get("model", Json(b"")) if bytes(to)[:1] == b"{" else Json(b"")
+        to = self.members.get("to") if self.kind == "fallback" else None
+        name = members_in(to).get("model", Json(b""))
         return str(plain(name)) if bytes(name)[:1] == b'"' else None
 
     def takes(self, delta: Any) -> bool:
@@ -165,8 +167,7 @@ class Block:
         if self.signature is not None:
             members["signature"] = json_of(self.signature)
         if self.citations:
-            before = members.get("citations")
-            given = read_list(before) if before is not None and bytes(before)[:1] == b"[" else []
+            given = elements_in(members.get("citations"))
             members["citations"] = Json(b"[%b]" % b",".join([bytes(one) for one in given + self.citations]))
         return leftover(members)
 

@@ -16,7 +16,15 @@ import msgspec
 
 from turnscript.apis.anthropic_messages.blocks import WORDS
 from turnscript.apis.anthropic_messages.errors import encoded, error_body
-from turnscript.apis.anthropic_messages.response import LATE, SILENT, SILENT_USAGE, AnswerWriter, fill, usage_object
+from turnscript.apis.anthropic_messages.response import (
+    LATE,
+    SILENT,
+    SILENT_USAGE,
+    AnswerWriter,
+    fill,
+    message_body,
+    usage_object,
+)
 from turnscript.apis.anthropic_messages.writing import is_text
 from turnscript.apis.api import Api, Body, Reply
 from turnscript.apis.shared.answers import CHANGED, came_to_nothing, is_whole, lose_id
@@ -179,17 +187,8 @@ class StreamWriter:
         self._began = True
         if self._over:
             return
-        message: Body = {
-            "id": self.id,
-            "type": "message",
-            "role": "assistant",
-            "model": self._writer.model or "",
-            "content": [],
-            "stop_reason": None,
-            "stop_sequence": None,
-            "usage": usage_object(self._usage),
-            **self._more,
-        }
+        ending = {"stop_reason": None, "stop_sequence": None}
+        message = message_body(self.id, self._writer.model, [], ending, usage_object(self._usage)) | dict(self._more)
         fill(message, SILENT)
         fill(message["usage"], SILENT_USAGE)
         self._frame("message_start", {"message": message})

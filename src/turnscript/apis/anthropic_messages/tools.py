@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from turnscript.apis.api import Body, Rendering, extra_of
 from turnscript.apis.shared.tool_choices import inner_tools, name_of
 from turnscript.core.conversation import Tool, ToolsChange
-from turnscript.core.json_text import NULL, Json, json_of, read_list, read_object
+from turnscript.core.json_text import NULL, Json, elements_in, json_of, read_object
 from turnscript.core.wire import Reader, Wire, missing
 
 FUNCTION = "function"
@@ -97,7 +97,7 @@ class ToolWriter:
         choice = self.rendering.request.settings.tool_choice
         if choice is None or choice.mode != "allowed" or choice.tools is None:
             return set()
-        entries = read_list(choice.tools) if bytes(choice.tools)[:1] == b"[" else []
+        entries = elements_in(choice.tools)
         named = [name_of(entry, self.rendering.request) for entry in entries]
         names = {name for name in named if name is not None}
         return names if any(_named_in(tool, names) for tool in tools) else set()

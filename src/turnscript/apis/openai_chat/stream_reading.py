@@ -44,7 +44,7 @@ from turnscript.core.conversation import (
 )
 from turnscript.core.errors import InvalidRequest
 from turnscript.core.finish_reasons import CALLED, FILTERED, STOP
-from turnscript.core.json_text import Json, is_object, json_string, plain, read_object
+from turnscript.core.json_text import Json, is_object, json_string, members_in, plain
 from turnscript.core.source_paths import says_nothing
 from turnscript.core.wire import Reader, Wire
 
@@ -573,8 +573,8 @@ def _note_null(response: Response) -> None:
     """The message has no text, not even an empty one: that is kept where something else of it is."""
     items = response.items
     if all(isinstance(item, Thinking) for item in items) and (items or "choices" in response.extra):
-        choice = read_object(response.extra.get("choices", b"{}"))
-        message = read_object(choice["message"]) if "message" in choice else {}
+        choice = members_in(response.extra.get("choices"))
+        message = members_in(choice.get("message"))
         message["content"] = Json(b"null")
         response.extra["choices"] = leftover(choice | {"message": leftover(message)})
 

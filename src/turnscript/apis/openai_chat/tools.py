@@ -29,7 +29,7 @@ from turnscript.apis.openai_chat.objects import (
 from turnscript.apis.openai_chat.writing import Target
 from turnscript.apis.shared.tool_choices import inner_tools, offered_tools
 from turnscript.core.conversation import Extra, Request, Tool
-from turnscript.core.json_text import Json, plain, read_list, read_object
+from turnscript.core.json_text import Json, members_in, plain, read_list, read_object
 from turnscript.core.losses import Indexed
 from turnscript.core.wire import Verbatim, mismatch
 
@@ -121,9 +121,9 @@ def _read_custom(wire: CustomTool) -> Tool:
 
 def _flat_format(value: Json, extra: Extra) -> Json | None:
     """A format without its inner `grammar` object. Unnamed members, and a format of another form, go to `extra`."""
-    members = read_object(value) if bytes(value)[:1] == b"{" else {}
+    members = members_in(value)
     inner = members.get("grammar", NULL)
-    grammar = read_object(inner) if bytes(inner)[:1] == b"{" else {}
+    grammar = members_in(inner)
     kind = members.get("type", NULL)
     if bytes(kind) == b'"text"':
         flat, rest = {"type": kind}, {key: one for key, one in members.items() if key != "type"}
@@ -223,7 +223,7 @@ def _write_custom(rendering: Rendering, tool: Tool, at: str, prefix: str) -> Bod
 
 def _nested_format(value: Json) -> Any:
     """A format with the inner `grammar` object that this API wants; any other as it is."""
-    members: Body = dict(read_object(value)) if bytes(value)[:1] == b"{" else {}
+    members: Body = dict(members_in(value))
     if "type" not in members or plain(members["type"]) != "grammar" or "grammar" in members:
         return members or value
     nested: Body = {}

@@ -40,7 +40,7 @@ from turnscript.core.conversation import (
 )
 from turnscript.core.events import MessageEnd, PartDelta, PartEnd, PartStart, ScoredDelta
 from turnscript.core.finish_reasons import check_end
-from turnscript.core.json_text import Json, read_object
+from turnscript.core.json_text import Json, members_in
 from turnscript.core.logprobs import TokenLogprob
 from turnscript.core.losses import Loss
 from turnscript.core.source_paths import not_here, part_path
@@ -173,7 +173,7 @@ class CompletionStreamRenderer(ChoiceWriter):
     def _choice(self, rendering: Rendering, end: Response | MessageEnd, text: str) -> Body:
         """The choice with the finish reason."""
         word = plain_reason(rendering, end.finish_reason, called=False)
-        rest = read_object(end.extra["choices"]) if "choices" in end.extra and not rendering.foreign else {}
+        rest = {} if rendering.foreign else members_in(end.extra.get("choices"))
         choice: Body = {"index": index_of(rest), "text": text, "finish_reason": word}
         merge(choice, rest)
         choice.setdefault("logprobs", None)

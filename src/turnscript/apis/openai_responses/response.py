@@ -42,7 +42,7 @@ from turnscript.apis.shared.answers import (
 from turnscript.apis.shared.citations import with_pages_on_text
 from turnscript.core.conversation import Extra, Issue, Item, Request, Response, single_text
 from turnscript.core.events import MessageEnd
-from turnscript.core.json_text import Json, excerpt, json_of, plain, read_object
+from turnscript.core.json_text import Json, excerpt, json_of, members_in, plain, read_object
 from turnscript.core.losses import Loss
 
 _encode = msgspec.json.Encoder().encode
@@ -308,18 +308,14 @@ class Report:
         if status == COMPLETED and reply.completed is not None:
             body["completed_at"] = reply.completed()
         if end.usage is not None:
-            body["usage"] = write_usage(end.usage, _members(extra.get("usage")), COUNTS)
+            body["usage"] = write_usage(end.usage, members_in(extra.get("usage")), COUNTS)
         if reason is not None:
-            merge(body["incomplete_details"], _members(extra.get("incomplete_details")))
+            merge(body["incomplete_details"], members_in(extra.get("incomplete_details")))
         self._echo.add(body, extra)
         body.update(self._sampled)
         if reply.members:
             body.update(reply.members)
         return body
-
-
-def _members(value: Json | None) -> Extra:
-    return read_object(value) if value is not None and bytes(value)[:1] == b"{" else {}
 
 
 def _number(value: Json | None) -> float:

@@ -52,7 +52,7 @@ from turnscript.core.conversation import (
 )
 from turnscript.core.errors import InvalidRequest, UpstreamError
 from turnscript.core.events import Event, NextText, PartDelta, PartEnd
-from turnscript.core.json_text import Json, plain, read_object
+from turnscript.core.json_text import Json, members_in, plain, read_object
 from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.unread_stream import DONE
 
@@ -601,7 +601,7 @@ def _read(text: str) -> _Told:
 
 def _ids(item: Json) -> list[str]:
     """Return the ids that the events of an item may call it by."""
-    members = read_object(item) if bytes(item)[:1] == b"{" else {}
+    members = members_in(item)
     return [id_ for name in ("id", "call_id") if name in members and isinstance(id_ := plain(members[name]), str)]
 
 

@@ -18,7 +18,18 @@ from turnscript.apis.api import Body, Head, Rendering, leftover, merge
 from turnscript.core.conversation import Extra, Issue, Request, Response, ToolCall, Usage
 from turnscript.core.errors import InvalidRequest
 from turnscript.core.finish_reasons import CALLED, FILTERED, LENGTH, STOP, meaning
-from turnscript.core.json_text import Json, excerpt, is_object, json_of, json_string, plain, read_list, read_object
+from turnscript.core.json_text import (
+    Json,
+    elements_in,
+    excerpt,
+    is_object,
+    json_of,
+    json_string,
+    members_in,
+    plain,
+    read_list,
+    read_object,
+)
 from turnscript.core.losses import Loss
 from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.source_paths import not_here
@@ -171,7 +182,7 @@ def tier_of(extra: Extra, known: Collection[str]) -> str | None:
 
 def _tier_words(extra: Extra) -> list[str]:
     """The words for how an answer was served: beside its counts or, in other APIs, among them."""
-    place = extra if _TIER in extra else _object_in(extra, "usage")
+    place = extra if _TIER in extra else members_in(extra.get("usage"))
     word = plain(place[_TIER]) if _TIER in place else None
     return [one for one in (word, _SAME_TIER.get(word)) if one is not None] if isinstance(word, str) else []
 
@@ -184,12 +195,8 @@ def _unsaid(extra: Extra, body: Body) -> list[str]:
     tiers = [place.get(_TIER) for place in (body, counts) if isinstance(place, dict)]
     if any(word in tiers for word in _tier_words(extra)):
         said.add(_TIER if _TIER in extra else "usage")
-    beside = [f"usage.{name}" for name in _object_in(extra, "usage") if name != _TIER] if "usage" in said else []
+    beside = [f"usage.{name}" for name in members_in(extra.get("usage")) if name != _TIER] if "usage" in said else []
     return [key for key in extra if key not in said] + beside
-
-
-def _object_in(extra: Extra, name: str) -> Extra:
-    return read_object(extra[name]) if name in extra and bytes(extra[name])[:1] == b"{" else {}
 
 
 def lose_usage(losses: list[Loss], usage: Usage | None, extra: Extra) -> None:
@@ -279,7 +286,7 @@ def of_each_choice(body: Source, read: Callable[[Source], Response]) -> list[Res
     data = body_bytes(body)
     said = read_object(data)
     value = said.get(_CHOICES)
-    choices = read_list(value) if value is not None and bytes(value)[:1] == b"[" else []
+    choices = elements_in(value)
     if not any(bytes(choice)[:1] == b"{" for choice in choices):
         return [read(data)]  # which says what is wrong with it
     found: list[Response] = []
@@ -300,7 +307,7 @@ def of_each_choice(body: Source, read: Callable[[Source], Response]) -> list[Res
         for item in response.items:
             item.at = item.at.replace(_FIRST, place, 1)
         if number or read_count(index) != 0:
-            rest = read_object(response.extra[_CHOICES]) if _CHOICES in response.extra else {}
+            rest = members_in(response.extra.get(_CHOICES))
             response.extra[_CHOICES] = leftover({_INDEX: index, **rest})
         found.append(response)
     return found

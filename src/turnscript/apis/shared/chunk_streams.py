@@ -38,7 +38,7 @@ from turnscript.core.error_object import error_body, error_frame, upstream_error
 from turnscript.core.errors import InvalidRequest, TurnscriptError, UpstreamError
 from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, no_event
 from turnscript.core.finish_reasons import STOP, check_end
-from turnscript.core.json_text import Json, plain, read_object
+from turnscript.core.json_text import Json, members_in, plain, read_object
 from turnscript.core.losses import Loss
 from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.sse import comment, frame
@@ -451,8 +451,7 @@ class ChoiceWriter(ChunkWriter):
         return last
 
     def _usage(self, rendering: Rendering, usage: Usage, extra: Extra) -> Body:
-        own = "usage" in extra and not rendering.foreign
-        return write_usage(usage, read_object(extra["usage"]) if own else {}, self.counts)
+        return write_usage(usage, {} if rendering.foreign else members_in(extra.get("usage")), self.counts)
 
     def _put_top(self, rendering: Rendering, body: Body, said: Response | MessageEnd) -> None:
         """Write the unnamed members of the body, or report them."""
