@@ -481,7 +481,6 @@ class StreamWriter(ChunkWriter):
             self._cut = self._cut or kind is ToolCall
             rendering.lose(f"items[{event.index}]", "approximated", came_to_nothing(said))
             return
-        part.at = part.at or f"items[{event.index}]"
         parts: list[Any] = []
         self._add(part, parts)
         if said:

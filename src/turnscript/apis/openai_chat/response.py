@@ -24,6 +24,7 @@ from turnscript.apis.api import Body, Rendering, Reply
 from turnscript.apis.openai_chat.content import entry, is_within, piece, written_parts
 from turnscript.apis.openai_chat.objects import BOTH
 from turnscript.apis.openai_chat.stream_reading import COMPLETE, LEGACY_CALL, REASONING
+from turnscript.apis.openai_chat.writing import Order
 from turnscript.apis.shared.answers import (
     UNTOLD,
     free_text,
@@ -32,6 +33,7 @@ from turnscript.apis.shared.answers import (
     plain_reason,
 )
 from turnscript.apis.shared.citations import take_pages, wrapped
+from turnscript.apis.shared.thoughts import thought_texts
 from turnscript.core.conversation import (
     Assistant,
     Extra,
@@ -60,27 +62,13 @@ def is_legacy(request: Request) -> bool:
 OBJECTS = ("chat.completion", "chat.completion.chunk")
 
 
-class Order:
-    """Reports what one message cannot say of the order of its parts, and what its end makes of its calls."""
+class AnswerOrder(Order):
+    """Reports besides what the end of an answer makes of its calls."""
 
     def __init__(self, rendering: Rendering) -> None:
-        self._rendering = rendering
-        self._before: set[str] = set()
+        super().__init__(rendering)
         self._broken: list[str] = []  # calls that look as if they were cut off
         self._last = ""  # the last one, where it is of free text, which may go on
-
-    def note(self, kind: str, at: str) -> None:
-        """One more part: `thinking`, `text`, `refusal` or `call`."""
-        before = self._before
-        if kind == "thinking" and before - {"thinking"}:
-            self._rendering.lose(at, "moved", "one message holds its thinking before all else")
-        elif kind in ("text", "refusal") and "call" in before:
-            self._rendering.lose(at, "moved", "one message holds its text before its calls")
-        elif kind in before and kind != "call":
-            self._rendering.lose(at, "approximated", f"joined with the {kind} before it in one message")
-        elif kind == "text" and "refusal" in before:
-            self._rendering.lose(at, "moved", "one message holds its text before its refusal")
-        before.add(kind)
 
     def call(self, item: ToolCall, arguments: str, *, custom: bool = False) -> None:
         """One more call, with what is written of its arguments."""
@@ -96,29 +84,6 @@ class Order:
         for at in [*self._broken, *([self._last] if self._last else [])]:
             self._rendering.lose(at, "approximated", "who reads this must take the call for one that was cut off")
 
-    def part(self) -> None:
-        """A thought in the content, which parts the text before it from the one behind."""
-        self._before.discard("text")
-
-
-def lose_thinking(rendering: Rendering, item: Thinking) -> None:
-    """Report what is lost of a thought besides its text."""
-    rendering.lose_unplaced(item)
-    if item.summary and item.content:
-        rendering.lose(f"{item.at}.summary", "dropped", "the thinking itself is sent")
-    elif item.summary:
-        rendering.lose(f"{item.at}.summary", "approximated", "sent as the thinking itself")
-    for index, part in enumerate(item.content):
-        rendering.put_extra({}, part.extra, part_path(item, index))
-    rendering.put_extra({}, item.extra, item.at)
-
-
-def thought(item: Thinking) -> str:
-    """The text of a thought; a summary stands in for a text that is not there."""
-    if item.content:
-        return "".join([part.text for part in item.content if isinstance(part, Text)])
-    return "\n\n".join([part.text for part in item.summary if isinstance(part, Text)])
-
 
 def _is_no_text(piece: Any) -> bool:
     return type(piece) is not str
@@ -132,7 +97,7 @@ class Message:
     """
 
     def __init__(self, rendering: Rendering, request: Request, reply: Reply, *, whole: bool = False) -> None:
-        self.order = Order(rendering)
+        self.order = AnswerOrder(rendering)
         self.calls = 0
         self.speaks = self.cut = False
         self.legacy = is_legacy(request)
@@ -219,13 +184,14 @@ class Message:
 
     def _thought(self, item: Thinking, said: bool) -> list[Body]:
         rendering = self._rendering
-        lose_thinking(rendering, item)
+        rendering.lose_unplaced(item)
         if is_within(item) and not rendering.foreign:
             self.order.part()
             if not said:
                 return [{"content": [entry(rendering, item)]}]
             return [{"content": [piece([], item.extra)]}] if item.extra else []
-        text = thought(item)
+        text = "".join(thought_texts(rendering, item))
+        rendering.put_extra({}, item.extra, item.at)
         if text or said:
             self.order.note("thinking", item.at)
         if said or not text:

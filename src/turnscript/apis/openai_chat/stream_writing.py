@@ -155,8 +155,6 @@ class ChatStreamRenderer(ChoiceWriter):
             said = said or begun is not None
             self._rendering.lose(f"items[{index}]", "approximated", came_to_nothing(said))
             return
-        if not part.at:
-            part.at = f"items[{index}]"
         if begun is not None and isinstance(part, ToolCall):
             self._end_call(out, part, *begun)
             return

@@ -223,8 +223,6 @@ class CompletionStreamRenderer(ChoiceWriter):
             self._speaks = self._speaks or said
             self._rendering.lose(f"items[{event.index}]", "approximated", came_to_nothing(said))
             return
-        if not part.at:
-            part.at = f"items[{event.index}]"
         text = self._text_of(self._rendering, part)
         if text and event.index not in self._said:
             out.append((self._telling or self._template()) % encoded(text))

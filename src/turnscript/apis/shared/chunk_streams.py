@@ -343,6 +343,8 @@ class ChunkWriter(ABC):
             elif isinstance(event, PartStart):
                 self._start(out, event)
             elif isinstance(event, PartEnd):
+                if event.part is not None:
+                    event.part.at = event.part.at or f"items[{event.index}]"
                 self._end(out, event)
             elif isinstance(event, MessageEnd):
                 self._conclude(out, event)
