@@ -51,7 +51,7 @@ from turnscript.core.losses import Loss, LossKind
 from turnscript.core.message_groups import attribute_losses, only_opened
 from turnscript.core.payloads import Rendered, Source, body_bytes
 from turnscript.core.validation import MISTAKES, check_words, refuse_mistakes
-from turnscript.core.wire import Reader, Rest, mismatch
+from turnscript.core.wire import Reader, mismatch
 
 Body = dict[str, Any]
 """A wire object to be encoded: plain values, with `Json` wherever text is kept verbatim."""
@@ -688,11 +688,6 @@ def merge(body: Body, extra: Extra) -> None:
         present = body.setdefault(key, value)
         if isinstance(present, dict) and bytes(value)[:1] == b"{":
             merge(present, read_object(value))
-
-
-def extra_of(rest: Rest | None) -> Extra:
-    """The `rest` of a wire object as an `extra` of the model."""
-    return dict(rest) if rest else {}
 
 
 def leftover(rest: Mapping[str, Json]) -> Json:

@@ -45,7 +45,7 @@ from turnscript.core.json_text import (
 )
 from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.unread_stream import DONE
-from turnscript.core.wire import Reader, Verbatim, Wire, mismatch, missing
+from turnscript.core.wire import Reader, Verbatim, Wire, given, mismatch, missing
 
 # Wire objects.
 
@@ -337,7 +337,7 @@ class Message(Answer):
     def _message_delta(self, wire: MessageDelta) -> None:
         self._end_missed()
         self._closing = True
-        self._note(read_object(wire.delta), None if wire.usage is UNSET else wire.usage)
+        self._note(read_object(wire.delta), given(wire.usage))
         self._keep({name: value for name, value in (wire.rest or {}).items() if name != "usage"})
         if self.said.finish_reason is not None:
             self._settle(self.said.finish_reason in CUTTING)

@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.apis.api import Body, Rendering, extra_of
+from turnscript.apis.api import Body, Rendering
 from turnscript.apis.shared.tool_choices import inner_tools, name_of
 from turnscript.core.conversation import Tool, ToolsChange
 from turnscript.core.json_text import NULL, Json, elements_in, json_of, read_object
-from turnscript.core.wire import Reader, Wire, missing
+from turnscript.core.wire import Reader, Wire, extra_of, given, missing
 
 FUNCTION = "function"
 SHIM_SCHEMA = json_of({"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]})
@@ -48,12 +48,12 @@ def tools_of(value: Any) -> list[Tool]:
 
 def _tool(wire: ToolMember, index: int) -> Tool:
     tool = Tool(
-        name=None if wire.name is UNSET else wire.name,
-        description=None if wire.description is UNSET else wire.description,
-        strict=None if wire.strict is UNSET else wire.strict,
+        name=given(wire.name),
+        description=given(wire.description),
+        strict=given(wire.strict),
     )
     if wire.rest:
-        tool.extra = extra_of(wire.rest)
+        tool.extra = extra_of(wire)
     if not (wire.cache_control is wire.defer_loading is wire.eager_input_streaming is UNSET):
         said = ((name, getattr(wire, name)) for name in _VERBATIM)
         tool.extra |= {name: value for name, value in said if value is not UNSET}

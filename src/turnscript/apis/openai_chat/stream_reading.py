@@ -22,7 +22,7 @@ from typing import ClassVar
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from turnscript.apis.api import extra_of, leftover
+from turnscript.apis.api import leftover
 from turnscript.apis.openai_chat.content import WITHIN, is_plain, parts_of, thought_of
 from turnscript.apis.openai_chat.objects import BOTH, Content
 from turnscript.apis.shared.answers import Counts, Gathered, nameless
@@ -46,7 +46,7 @@ from turnscript.core.errors import InvalidRequest
 from turnscript.core.finish_reasons import CALLED, FILTERED, STOP
 from turnscript.core.json_text import Json, is_object, json_string, members_in, plain
 from turnscript.core.source_paths import says_nothing
-from turnscript.core.wire import Reader, Wire
+from turnscript.core.wire import Reader, Wire, extra_of
 
 ORIGIN = "openai-chat"
 COUNTS = Counts("prompt_tokens", "completion_tokens")
@@ -320,7 +320,7 @@ class Lanes:
             lane.type = piece.type
         elif not lane.type and isinstance(piece.custom, PieceOfCustom):
             lane.type = "custom"
-        lane.rest.add(extra_of(piece.rest).items())
+        lane.rest.add(extra_of(piece).items())
         if isinstance(piece.function, PieceOfFunction):
             self._inner(lane, piece.function, piece.function.arguments)
         if isinstance(piece.custom, PieceOfCustom):
@@ -376,7 +376,7 @@ class Lanes:
         elif piece.name and piece.name != lane.name:
             self.issue("call_name", f"a call changed its name from {lane.name!r} to {piece.name!r}: the first counts")
         lane.member = lane.member or ("custom" if isinstance(piece, PieceOfCustom) else "function")
-        lane.inner.add(extra_of(piece.rest).items())
+        lane.inner.add(extra_of(piece).items())
         if lane is self._current and lane.index < 0:
             self._begin(lane)
         if isinstance(text, str):

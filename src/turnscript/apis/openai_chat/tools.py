@@ -15,14 +15,13 @@ from typing import Any
 
 from msgspec import UNSET
 
-from turnscript.apis.api import Body, Rendering, extra_of, leftover
+from turnscript.apis.api import Body, Rendering, leftover
 from turnscript.apis.openai_chat.objects import (
     NULL,
     NULL_TEXT,
     CustomTool,
     FunctionDefinition,
     FunctionTool,
-    given,
     read_function,
     read_tool,
 )
@@ -31,7 +30,7 @@ from turnscript.apis.shared.tool_choices import inner_tools, offered_tools
 from turnscript.core.conversation import Extra, Request, Tool
 from turnscript.core.json_text import Json, members_in, plain, read_list, read_object
 from turnscript.core.losses import Indexed
-from turnscript.core.wire import Verbatim, mismatch
+from turnscript.core.wire import Verbatim, extra_of, given, mismatch
 
 _SLOT = "slot"
 _FUNCTIONS = "functions"
@@ -68,7 +67,7 @@ def _read_tool(value: Any, at: str) -> Tool:
     if type(wire) is FunctionTool:
         tool = _of_definition(wire.function)
         if wire.rest:
-            tool.envelope = extra_of(wire.rest)
+            tool.envelope = extra_of(wire)
         return tool
     if type(wire) is CustomTool:
         return _read_custom(wire)
@@ -98,7 +97,7 @@ def _of_definition(function: FunctionDefinition) -> Tool:
     if function.strict is not UNSET:
         tool.strict = function.strict
     if function.rest or (tool.parameters is not None and bytes(tool.parameters) == NULL_TEXT):
-        _keep_rest(tool, extra_of(function.rest))
+        _keep_rest(tool, extra_of(function))
     return tool
 
 
@@ -112,10 +111,10 @@ def _keep_rest(tool: Tool, rest: Extra) -> None:
 def _read_custom(wire: CustomTool) -> Tool:
     custom = wire.custom
     tool = Tool(name=custom.name, description=given(custom.description), type="custom")
-    tool.extra = extra_of(custom.rest)
+    tool.extra = extra_of(custom)
     if custom.format is not UNSET:
         tool.format = _flat_format(custom.format, tool.extra)
-    tool.envelope = extra_of(wire.rest)
+    tool.envelope = extra_of(wire)
     return tool
 
 

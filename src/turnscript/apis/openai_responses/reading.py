@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
-from turnscript.apis.api import extra_of
 from turnscript.apis.openai_responses.client_tools import (
     read_client_item,
     reasoning_ids,
@@ -30,7 +29,7 @@ from turnscript.apis.openai_responses.objects import (
     SeedResult,
     TypedItem,
 )
-from turnscript.apis.openai_responses.parts import extra_with, read_parts
+from turnscript.apis.openai_responses.parts import read_parts
 from turnscript.apis.openai_responses.tools import read_search, read_tools
 from turnscript.core.conversation import (
     Assistant,
@@ -49,7 +48,7 @@ from turnscript.core.conversation import (
 from turnscript.core.json_text import Json, json_of, plain, read_list, read_object, text_of
 from turnscript.core.losses import Indexed
 from turnscript.core.message_groups import hints
-from turnscript.core.wire import Reader, Verbatim, mismatch, missing
+from turnscript.core.wire import Reader, Verbatim, extra_of, given, mismatch, missing
 
 _EASY: Reader[EasyMessage] = Reader(EasyMessage)
 _TYPED: Reader[Any] = Reader(TypedItem)
@@ -141,11 +140,6 @@ def reopen(items: list[Item]) -> None:
         last.open = True
 
 
-def given(value: str | UnsetType) -> str | None:
-    """A member that may be absent, in the model's terms."""
-    return None if value is UNSET else value
-
-
 # Messages.
 
 
@@ -177,7 +171,7 @@ def _finish_message(item: System | User | Assistant, wire: AnyMessage) -> None:
     if wire.id is not UNSET:
         item.id = wire.id
     if wire.rest is not None or wire.status is not UNSET:
-        item.extra = extra_with(wire, "status")
+        item.extra = extra_of(wire, "status")
     if wire.phase is not UNSET:
         if isinstance(item, Assistant):
             item.phase = wire.phase
@@ -223,7 +217,7 @@ def _only_own_blocks(wire: AnyMessage, value: Json) -> list[Any]:
 
 
 def _envelope(wire: AnyMessage) -> Extra:
-    envelope = extra_with(wire, "status")
+    envelope = extra_of(wire, "status")
     if wire.id is not UNSET:
         envelope["id"] = json_of(wire.id)
     if wire.phase is not UNSET:
@@ -232,7 +226,7 @@ def _envelope(wire: AnyMessage) -> Extra:
 
 
 def _seed_call(wire: SeedCall, at: str) -> ToolCall:
-    call = ToolCall(name=wire.name, id=given(wire.id), extra=extra_of(wire.rest), at=at)
+    call = ToolCall(name=wire.name, id=given(wire.id), extra=extra_of(wire), at=at)
     if bytes(wire.arguments)[:1] == b'"':
         call.arguments = plain(wire.arguments) or "{}"
     else:
@@ -241,7 +235,7 @@ def _seed_call(wire: SeedCall, at: str) -> ToolCall:
 
 
 def _seed_result(wire: SeedResult, at: str) -> ToolResult:
-    result = ToolResult(id=given(wire.tool_call_id), extra=extra_of(wire.rest), at=at)
+    result = ToolResult(id=given(wire.tool_call_id), extra=extra_of(wire), at=at)
     if bytes(wire.output)[:1] in (b'"', b"["):
         _set_output(result, _CONTENT(wire.output, f"{at}.output"))
     else:
@@ -270,7 +264,7 @@ def _call(call: ToolCall, wire: FunctionCall | CustomToolCall, items: list[Item]
     if wire.namespace is not UNSET:
         call.namespace = wire.namespace
     if wire.rest is not None or wire.status is not UNSET:
-        call.extra = extra_with(wire, "status")
+        call.extra = extra_of(wire, "status")
     items.append(call)
 
 
@@ -292,7 +286,7 @@ def _output(result: ToolResult, wire: FunctionCallOutput | CustomToolCallOutput,
     if wire.name is not UNSET:
         result.name = wire.name
     if wire.rest is not None or wire.status is not UNSET:
-        result.extra = extra_with(wire, "status")
+        result.extra = extra_of(wire, "status")
     items.append(result)
 
 
@@ -310,7 +304,7 @@ def _set_output(result: ToolResult, output: str | list[Any]) -> None:
 def _reasoning(wire: Reasoning, _value: Json, at: str, items: list[Item]) -> None:
     thinking = Thinking(summary=read_parts(wire.summary), at=at)
     if wire.rest is not None or wire.status is not UNSET:
-        thinking.extra = extra_with(wire, "status")
+        thinking.extra = extra_of(wire, "status")
     if wire.content:
         thinking.content = read_parts(wire.content)
     if wire.encrypted_content is not UNSET:
@@ -320,7 +314,7 @@ def _reasoning(wire: Reasoning, _value: Json, at: str, items: list[Item]) -> Non
 
 
 def _additional_tools(wire: AdditionalTools, _value: Json, at: str, items: list[Item]) -> None:
-    change = ToolsChange(added=read_tools(wire.tools, f"{at}.tools"), extra=extra_of(wire.rest), at=at)
+    change = ToolsChange(added=read_tools(wire.tools, f"{at}.tools"), extra=extra_of(wire), at=at)
     if wire.role != "developer":
         change.extra["role"] = json_of(wire.role)
     items.append(change)

@@ -16,7 +16,7 @@ from msgspec import UNSET
 from msgspec import Raw as RawJson
 from msgspec.structs import replace
 
-from turnscript.apis.api import OFFICIAL, Api, Body, Reply, extra_of, leftover, merge
+from turnscript.apis.api import OFFICIAL, Api, Body, Reply, leftover, merge
 from turnscript.apis.openai_responses.options import ORIGIN
 from turnscript.apis.openai_responses.outcome import (
     COMPLETED,
@@ -44,6 +44,7 @@ from turnscript.core.conversation import Extra, Issue, Item, Request, Response, 
 from turnscript.core.events import MessageEnd
 from turnscript.core.json_text import Json, excerpt, json_of, members_in, plain, read_object
 from turnscript.core.losses import Loss
+from turnscript.core.wire import extra_of, given
 
 _encode = msgspec.json.Encoder().encode
 
@@ -198,13 +199,13 @@ def untold_call(value: Json) -> Issue:
 
 def ending(wire: ResponseObject, items: list[Item]) -> MessageEnd:
     """What a response object says of itself, as the last event."""
-    extra = said(extra_of(wire.rest))
+    extra = said(extra_of(wire))
     usage, issues = None, list[Issue]()
     if wire.usage is not UNSET:
         usage, unnamed, issues = read_usage(wire.usage, "$.usage", COUNTS)
         if said(unnamed):
             extra["usage"] = leftover(said(unnamed))
-    details = extra_of(None if wire.incomplete_details is UNSET else wire.incomplete_details.rest)
+    details = {} if wire.incomplete_details is UNSET else extra_of(wire.incomplete_details)
     if said(details):
         extra["incomplete_details"] = leftover(said(details))
     reason = read_ending(wire, items)
@@ -214,8 +215,8 @@ def ending(wire: ResponseObject, items: list[Item]) -> MessageEnd:
         finish_reason=reason,
         usage=usage,
         issues=issues,
-        id=None if wire.id is UNSET else wire.id or None,
-        model=None if wire.model is UNSET else wire.model or None,
+        id=given(wire.id) or None,
+        model=given(wire.model) or None,
         extra=extra,
         origin=ORIGIN,
     )

@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from turnscript.apis.api import extra_of
 from turnscript.apis.openai_responses.client_tools import name_of
 from turnscript.apis.openai_responses.options import ORIGIN
 from turnscript.apis.openai_responses.outcome import (
@@ -55,6 +54,7 @@ from turnscript.core.events import Event, NextText, PartDelta, PartEnd
 from turnscript.core.json_text import Json, members_in, plain, read_object
 from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.unread_stream import DONE
+from turnscript.core.wire import extra_of, given
 
 
 class ToldPart:
@@ -299,9 +299,9 @@ class StreamedResponse(Answer):
                 wire = read_response_object(told.response, "$.response")
             except InvalidRequest:
                 wire = ResponseObject()  # the last event is the one that counts
-            self.said.id = None if wire.id is UNSET else wire.id or None
-            self.said.model = None if wire.model is UNSET else wire.model or None
-            self.said.extra = said(extra_of(wire.rest))
+            self.said.id = given(wire.id) or None
+            self.said.model = given(wire.model) or None
+            self.said.extra = said(extra_of(wire))
         if type_ not in _LIFECYCLE:
             self._issue("missing_event", f"the stream begins with {type_!r} and not with 'response.created'")
 
