@@ -168,8 +168,7 @@ def _finish_message(item: System | User | Assistant, wire: AnyMessage) -> None:
     """The members of a message beside its content."""
     if wire.role == "developer":
         item.role = "developer"  # type: ignore[union-attr]
-    if wire.id is not UNSET:
-        item.id = wire.id
+    item.id = given(wire.id)
     if wire.rest is not None or wire.status is not UNSET:
         item.extra = extra_of(wire, "status")
     if wire.phase is not UNSET:
@@ -258,11 +257,7 @@ def _custom_tool_call(wire: CustomToolCall, _value: Json, at: str, items: list[I
 
 
 def _call(call: ToolCall, wire: FunctionCall | CustomToolCall, items: list[Item]) -> None:
-    call.id = given(wire.call_id)
-    if wire.id is not UNSET:
-        call.item_id = wire.id
-    if wire.namespace is not UNSET:
-        call.namespace = wire.namespace
+    call.id, call.item_id, call.namespace = given(wire.call_id), given(wire.id), given(wire.namespace)
     if wire.rest is not None or wire.status is not UNSET:
         call.extra = extra_of(wire, "status")
     items.append(call)
@@ -278,13 +273,8 @@ def _custom_tool_call_output(wire: CustomToolCallOutput, _value: Json, at: str, 
 
 def _output(result: ToolResult, wire: FunctionCallOutput | CustomToolCallOutput, items: list[Item]) -> None:
     _set_output(result, wire.output)
-    result.id = given(wire.call_id)
-    if wire.id is not UNSET:
-        result.item_id = wire.id
-    if wire.namespace is not UNSET:
-        result.namespace = wire.namespace
-    if wire.name is not UNSET:
-        result.name = wire.name
+    result.id, result.item_id = given(wire.call_id), given(wire.id)
+    result.namespace, result.name = given(wire.namespace), given(wire.name)
     if wire.rest is not None or wire.status is not UNSET:
         result.extra = extra_of(wire, "status")
     items.append(result)
@@ -307,9 +297,7 @@ def _reasoning(wire: Reasoning, _value: Json, at: str, items: list[Item]) -> Non
         thinking.extra = extra_of(wire, "status")
     if wire.content:
         thinking.content = read_parts(wire.content)
-    if wire.encrypted_content is not UNSET:
-        thinking.encrypted = wire.encrypted_content
-    thinking.id = given(wire.id)
+    thinking.id, thinking.encrypted = given(wire.id), given(wire.encrypted_content)
     items.append(thinking)
 
 
