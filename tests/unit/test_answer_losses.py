@@ -12,6 +12,7 @@ import pytest
 import turnscript as ts
 from tests import messages
 from turnscript.convert.recording import Recording, Retelling, stream_of
+from turnscript.core.json_text import json_of
 from turnscript.core.source_paths import NOT_HERE
 from turnscript.core.sse import frame
 
@@ -269,3 +270,31 @@ def test_a_count_that_was_told_alone_is_lost_by_its_name(source: str, count: str
     assert ("$.usage" if source == target else f"$.usage.{count}") in [loss.path for loss in losses]
     empty = ts.convert(ANSWERS[source] | {"usage": {count: None}}, source, target).losses
     assert {"invented"} >= {loss.kind for loss in empty if loss.path.startswith("$.usage")}
+
+
+SAID: list[ts.Item] = [
+    ts.Assistant(content=[ts.Text(text="Hi")], id="i", name="Bob", phase="commentary"),
+    ts.Thinking(content=[ts.Text(text="Hm")], id="r", of="reflect", signature="s", encrypted="e"),
+    ts.Thinking(redacted="data"),
+    ts.ToolCall(name="f", arguments="{}", id="c1", item_id="fc_1", namespace="ns"),
+]
+
+
+@pytest.mark.parametrize("name", [name for name in ts.apis() if name != "openai-completions"])
+def test_what_has_no_place_in_an_answer_is_said_in_the_words_of_the_table(name: str) -> None:
+    api = ts.get_api(name)
+    for item in SAID:
+        losses = api.render_response(ts.Response(items=[item], finish_reason="stop"), ts.Request()).losses
+        words = api.unplaced.in_answers.said_by(item)
+        told = [(field if field != "of" else "kind", kind, detail) for field, kind, detail in words]
+        found = [(loss.path.removeprefix("items[0]."), loss.kind, loss.detail) for loss in losses]
+        assert told == [one for one in found if one in told]
+        assert {path for path, *_ in told} >= {path for path, *_ in found} & {"name", "phase", "id", "kind", "item_id"}
+
+
+def test_a_text_that_was_built_by_hand_says_where_its_citations_are_lost() -> None:
+    cited = {"type": "web_search_result_location", "url": "u", "title": "t", "cited_text": "c"}
+    text = ts.Text(text="Hi", extra={"citations": json_of([cited])})
+    response = ts.Response(items=[ts.Assistant(content=[text])], finish_reason="stop", origin="anthropic")
+    losses = ts.get_api("openai-responses").render_response(response, ts.Request()).losses
+    assert ["items[0].content[0].citations[0]"] == [loss.path for loss in losses]

@@ -289,7 +289,7 @@ def test_a_summary_stands_for_a_thought_without_text() -> None:
     rendered = API.render_response(said(thought, text("x")), request())
     value: Any = rendered.value
     assert "a\n\nb" == value["content"][0]["thinking"]
-    assert ["items[0].id", "items[0].encrypted", "items[0].summary"] == [loss.path for loss in rendered.losses]
+    assert ["items[0].encrypted", "items[0].id", "items[0].summary"] == [loss.path for loss in rendered.losses]
 
 
 def test_thoughts_of_other_kinds_and_shapes_become_one_text() -> None:
@@ -300,7 +300,7 @@ def test_thoughts_of_other_kinds_and_shapes_become_one_text() -> None:
     value: Any = rendered.value
     assert ["ab", "a", "a"] == [block["thinking"] for block in value["content"]]
     assert 1 == value["content"][2]["new"]
-    assert ["items[0]", "items[0]", "items[1].summary"] == [loss.path for loss in rendered.losses]
+    assert ["items[0].kind", "items[0]", "items[1].summary"] == [loss.path for loss in rendered.losses]
 
 
 def test_an_answer_that_says_nothing_is_one_empty_text() -> None:

@@ -283,6 +283,15 @@ def test_a_text_that_turned_out_to_be_none_is_listed() -> None:
     assert 2 == len(fold(read(data)).items)
 
 
+def test_a_call_that_is_not_whole_is_left_out_where_calls_are_told_whole() -> None:
+    call = ToolCall(name="f", id="c", arguments='{"n":')
+    call.open = True
+    writer = API.stream_renderer(request(), calls="whole")
+    data = writer.send([PartStart(0, ToolCall(name="f", id="c", arguments="")), PartEnd(0, call), MessageEnd("length")])
+    assert b'"tool_use"' not in data
+    assert "items[0]: dropped: the call was cut off: nobody may run it" in map(str, writer.losses)
+
+
 def test_parts_that_overlap_come_one_after_the_other() -> None:
     first, second = Assistant(content=[Text(text="abc")]), ToolCall(name="f", id="c", arguments='{"n":1}')
     third = Thinking(content=[Text(text="hm")])

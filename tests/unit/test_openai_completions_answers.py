@@ -236,6 +236,12 @@ def test_of_a_member_that_changes_in_the_stream_the_last_one_counts() -> None:
     assert {"object": "text_completion", "created": 2, "system_fingerprint": "f"} == extra
 
 
+def test_a_null_reason_beside_a_member_without_a_name_says_nothing() -> None:
+    (*_, end) = read(chunk("a", new=1) + chunk("b", "stop") + DONE)
+    assert isinstance(end, MessageEnd)
+    assert {"new": 1} == plain(end.extra["choices"])
+
+
 def test_half_a_surrogate_pair_is_sent_as_an_escape() -> None:
     data = API.stream_renderer(ASKED).send([PartStart(0, Assistant()), PartDelta(0, "a\ud800")])
     assert b'"a\\ud800"' in data

@@ -169,7 +169,7 @@ def test_the_name_of_a_speaker_is_a_loss_and_an_open_text_is_incomplete() -> Non
 def test_proofs_of_another_api_are_losses() -> None:
     thought = Thinking(content=[Text(text="t")], signature="s", redacted="r", of="reflect")
     rendered = API.render_response(said(thought), REQUEST)
-    assert ["items[0].signature", "items[0].redacted", "items[0]"] == [loss.path for loss in rendered.losses]
+    assert ["items[0].signature", "items[0].redacted", "items[0].kind"] == [loss.path for loss in rendered.losses]
 
 
 def test_a_picture_in_an_answer_is_carried() -> None:

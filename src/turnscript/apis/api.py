@@ -51,7 +51,7 @@ from turnscript.core.losses import Loss, LossKind
 from turnscript.core.message_groups import attribute_losses, only_opened
 from turnscript.core.payloads import Rendered, Source, body_bytes
 from turnscript.core.validation import MISTAKES, check_words, refuse_mistakes
-from turnscript.core.wire import Reader, Rest, mismatch
+from turnscript.core.wire import Reader, mismatch
 
 Body = dict[str, Any]
 """A wire object to be encoded: plain values, with `Json` wherever text is kept verbatim."""
@@ -139,7 +139,6 @@ class Rendering:
         "_ids",
         "_nameless",
         "_unnamed",
-        "_unplaced",
         "begun",
         "extra",
         "flags",
@@ -151,6 +150,7 @@ class Rendering:
         "request",
         "slices",
         "target",
+        "unplaced",
     )
 
     def __init__(self, request: Request, api: Api, profile: str, flags: Mapping[str, str]) -> None:
@@ -168,7 +168,7 @@ class Rendering:
         self.losses: list[Loss] = []
         self._unnamed = source_paths.Unnamed(api.name, request)
         self._nameless = source_paths.Nameless(api.name, api.words)
-        self._unplaced = api.unplaced
+        self.unplaced = api.unplaced
 
     def call_id(self, item: ToolCall | ToolResult) -> str:
         """The id of a call or of a result, or a generated one (requirements D-X-7)."""
@@ -211,7 +211,7 @@ class Rendering:
 
     def lose_unplaced(self, thing: Struct, at: str = "") -> None:
         """Report all that an item says and that has no place here, or a part, a tool or a setting from a path."""
-        for field, kind, detail in self._unplaced.said_by(thing):
+        for field, kind, detail in self.unplaced.said_by(thing):
             self.lose_member(thing, field, kind, detail, at)
 
     def lose_file_id(self, at: str) -> None:
@@ -688,11 +688,6 @@ def merge(body: Body, extra: Extra) -> None:
         present = body.setdefault(key, value)
         if isinstance(present, dict) and bytes(value)[:1] == b"{":
             merge(present, read_object(value))
-
-
-def extra_of(rest: Rest | None) -> Extra:
-    """The `rest` of a wire object as an `extra` of the model."""
-    return dict(rest) if rest else {}
 
 
 def leftover(rest: Mapping[str, Json]) -> Json:

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal, cast
 import msgspec
 from msgspec import Struct
 
-from turnscript.core.json_text import Json, plain, safe_json_string, same
+from turnscript.core.json_text import Json, is_object, plain, safe_json_string, same
 from turnscript.core.logprobs import TokenLogprob
 from turnscript.core.losses import Loss
 
@@ -224,6 +224,11 @@ class ToolCall(Item, eq=False, gc=False):
     item_id: str | None = None
     namespace: str | None = None
     custom: bool = False
+
+    @property
+    def full_name(self) -> str:
+        """Its name behind that of its namespace, for whoever knows tools by one name alone."""
+        return self.name if self.namespace is None else f"{self.namespace}__{self.name}"
 
 
 class ToolResult(Item, eq=False, gc=False):
@@ -523,6 +528,23 @@ def all_tools(request: Request) -> Iterator[Tool]:
     for item in request.items:
         if type(item) is ToolsChange:
             yield from item.added
+
+
+def object_arguments(call: ToolCall) -> tuple[str, str]:
+    """Return the arguments of a call where they can only be an object, and what that makes of them, if anything."""
+    text = call.arguments.strip(" \t\r\n")
+    if not (text or call.custom):  # as some models call a tool that takes none
+        return "{}", "no arguments are an empty object here"
+    if call.custom or not is_object(text):
+        why = "free text becomes" if call.custom else "arguments that are not a JSON object become"
+        return in_object(call.arguments), f"{why} an object with one string, 'input'"
+    spaced = len(text) != len(call.arguments)
+    return text, "white space around the arguments is no part of an object" if spaced else ""
+
+
+def in_object(text: str) -> str:
+    """Return free text as the argument `input` of a function."""
+    return f'{{"input":{safe_json_string(text)}}}'
 
 
 def calls(items: Iterable[Item]) -> Iterator[ToolCall]:

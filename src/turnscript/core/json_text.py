@@ -418,6 +418,16 @@ def read_list(data: bytes | str | Raw) -> list[Json]:
     return elements
 
 
+def members_in(value: Json | None) -> dict[str, Json]:
+    """Return the members of an object, and none of anything else."""
+    return read_object(value) if value is not None and bytes(memoryview(value)[:1]) == b"{" else {}
+
+
+def elements_in(value: Json | None) -> list[Json]:
+    """Return the elements of an array, and none of anything else."""
+    return read_list(value) if value is not None and bytes(memoryview(value)[:1]) == b"[" else []
+
+
 def string_of(value: Json) -> str:
     """The text of a JSON string. Any other value raises InvalidRequest, and so does half a surrogate pair."""
     try:

@@ -94,13 +94,23 @@ def content_path(item: Item) -> str:
     return item.at if joint or _is_block(item) else f"{item.at}{_content_of(item)}"
 
 
+Reason = str | tuple[LossKind, str]
+Kinds = Mapping[type[Struct], Mapping[str, Reason]]
+
+
 class Unplaced:
     """The fields that a target has no member for, by what has them (an item, a part, a tool, a setting), and why each
-    has no place there. A reason may name the value, and the kind of the loss where it is not dropped."""
+    has no place there. A reason may name the value, and the kind of the loss where it is not dropped.
 
-    __slots__ = ("_kinds",)
+    `in_answers`: the same of its answers. `answers` are the rows that differ there, None for a field with a place.
+    """
 
-    def __init__(self, kinds: Mapping[type[Struct], Mapping[str, str | tuple[LossKind, str]]]) -> None:
+    __slots__ = ("_kinds", "in_answers")
+
+    def __init__(self, kinds: Kinds, answers: Mapping[type[Struct], Mapping[str, Reason | None]] | None = None) -> None:
+        differing = {kind: {**kinds.get(kind, {}), **rows} for kind, rows in (answers or {}).items()}
+        named = {kind: {field: why for field, why in rows.items() if why} for kind, rows in differing.items()}
+        self.in_answers = Unplaced({**kinds, **named}) if named else self
         # One look at all fields of a thing: most say nothing.
         self._kinds = {
             kind: (

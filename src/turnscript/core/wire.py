@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any, ClassVar, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from turnscript.core.errors import InvalidRequest
 from turnscript.core.json_text import Json, excerpt, plain, read_list, read_object, syntax_error, type_name
@@ -38,6 +38,21 @@ class Wire(Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
     known_by: ClassVar[str | None] = None
     # The odd wire name keeps `rest` out of reach of a body: under its own name, `"rest": null` would be read as None.
     rest: Rest | None = msgspec.field(default=None, name="(rest)")
+
+
+def extra_of(wire: Wire, *names: str) -> dict[str, Json]:
+    """Return the members that the model has no name for: the undeclared ones, and the verbatim `names`."""
+    extra: dict[str, Json] = dict(wire.rest) if wire.rest else {}
+    for name in names:
+        value = getattr(wire, name)
+        if value is not UNSET:
+            extra[name] = value
+    return extra
+
+
+def given(value: T | UnsetType) -> T | None:
+    """Return a member that may be absent, in the model's terms."""
+    return None if value is UNSET else value
 
 
 class Verbatim(Struct, gc=False):

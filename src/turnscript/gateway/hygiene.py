@@ -55,7 +55,7 @@ from turnscript.core.conversation import (
     loaded,
 )
 from turnscript.core.errors import InvalidRequest
-from turnscript.core.json_text import Json, plain, read_object
+from turnscript.core.json_text import Json, members_in, plain, read_object
 from turnscript.core.losses import Loss, LossKind
 from turnscript.core.message_groups import is_joined
 from turnscript.core.source_paths import message_path, part_path, texts_in_source, unnamed
@@ -371,7 +371,7 @@ class _Cleaning:
 
     def _told_by_opaque(self, item: Opaque, change: ToolsChange) -> bool:
         """Take the tools that the result of a search has found. Gives whether the item was one."""
-        members = read_object(item.value) if bytes(item.value)[:1] == b"{" else {}
+        members = members_in(item.value)
         if item.type == _FOUND and bytes(members.get("tools", b""))[:1] == b"[":
             for index, one in enumerate(msgspec.json.decode(members["tools"], type=list[Json])):
                 self._define(one, change, f"{item.at}.tools[{index}]")

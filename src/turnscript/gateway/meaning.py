@@ -299,7 +299,7 @@ def meanings(items: Sequence[Item], ids: bool = True, mends: Mapping[str, Mend] 
             bare += [one.strip() for one in each]
             others += [item.name] if item.name is not None else []
         elif type(item) is ToolCall:
-            name = f"{item.namespace}__{item.name}" if item.namespace else item.name
+            name = item.full_name
             said, same = arguments(item.arguments, item.custom, mends.get(name))
             id_ = item.id if ids and not is_generated(item.id) else None
             called.append((_bytes(name), said, None if id_ is None else _bytes(id_)))

@@ -28,7 +28,7 @@ from turnscript.core.conversation import (
 )
 from turnscript.core.errors import TurnscriptError
 from turnscript.core.events import Event, fold
-from turnscript.core.json_text import Json, json_of, plain, read_object
+from turnscript.core.json_text import Json, json_of, members_in, plain
 from turnscript.formats.format import Format
 from turnscript.playground.offered import format_named
 from turnscript.playground.telling import (
@@ -175,9 +175,9 @@ def _is_read(text: str, made: Written, items: Sequence[Item]) -> bool:
 
 def _arguments(tool: Tool) -> str:
     """Arguments that a schema may take: its required properties, each with a value of its type."""
-    schema = _members(tool.parameters)
-    properties = _members(schema.get("properties"))
-    values = {name: _value(_members(properties[name])) for name in _words(schema, "required") if name in properties}
+    schema = members_in(tool.parameters)
+    properties = members_in(schema.get("properties"))
+    values = {name: _value(members_in(properties[name])) for name in _words(schema, "required") if name in properties}
     return bytes(json_of(values)).decode()
 
 
@@ -185,10 +185,6 @@ def _words(schema: dict[str, Json], key: str) -> list[str]:
     """The texts in a list of a schema."""
     value = plain(schema[key]) if key in schema else []
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
-
-
-def _members(value: Json | None) -> dict[str, Json]:
-    return read_object(value) if value is not None and bytes(value)[:1] == b"{" else {}
 
 
 def _value(schema: dict[str, Json]) -> Any:

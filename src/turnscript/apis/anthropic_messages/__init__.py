@@ -35,10 +35,10 @@ from msgspec import Raw
 
 from turnscript.apis.anthropic_messages.blocks import MESSAGES, SYSTEM, WORDS, items_of, read_messages, system_items
 from turnscript.apis.anthropic_messages.errors import encoded, error_body
-from turnscript.apis.anthropic_messages.response import ORIGIN, read_response, write_response
+from turnscript.apis.anthropic_messages.response import ORIGIN, write_response
 from turnscript.apis.anthropic_messages.serving import SERVING
 from turnscript.apis.anthropic_messages.settings import OLD_FORMAT, OPTIONS
-from turnscript.apis.anthropic_messages.stream_reading import IDLE, Message, claims_event
+from turnscript.apis.anthropic_messages.stream_reading import IDLE, Message, claims_event, read_response
 from turnscript.apis.anthropic_messages.stream_writing import StreamWriter
 from turnscript.apis.anthropic_messages.tools import TOOLS, ToolWriter, tools_of
 from turnscript.apis.anthropic_messages.writing import JOINS, UNPLACED, Writer

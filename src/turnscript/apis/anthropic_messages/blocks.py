@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.apis.api import extra_of, leftover
+from turnscript.apis.api import leftover
 from turnscript.core.conversation import (
     Assistant,
     Document,
@@ -33,10 +33,10 @@ from turnscript.core.conversation import (
     ToolResult,
     User,
 )
-from turnscript.core.json_text import Json, json_of, plain, read_list, read_object, text_of
+from turnscript.core.json_text import Json, json_of, members_in, plain, read_list, text_of
 from turnscript.core.losses import Indexed
 from turnscript.core.message_groups import hints
-from turnscript.core.wire import Reader, Verbatim, Wire, mismatch
+from turnscript.core.wire import Reader, Verbatim, Wire, extra_of, mismatch
 
 # Wire objects.
 
@@ -152,12 +152,7 @@ RAW_PARTS = frozenset({"search_result", "container_upload"})
 
 def block_extra(block: Wire) -> Extra:
     """The members of a block that have no name in the conversation."""
-    extra = extra_of(block.rest)
-    for name in _VERBATIM[type(block)]:
-        value = getattr(block, name)
-        if value is not UNSET:
-            extra[name] = value
-    return extra
+    return extra_of(block, *_VERBATIM[type(block)])
 
 
 _VERBATIM: dict[type[Wire], tuple[str, ...]] = {
@@ -195,7 +190,7 @@ def _document(block: DocumentBlock) -> Part:
     if isinstance(source, ContentSource):
         # The structure waits in `extra`; the text is what another API can be given of it.
         part.text = content_text(source.content)
-        extra["source"] = leftover({"type": json_of("content"), "content": source.content, **extra_of(source.rest)})
+        extra["source"] = leftover({"type": json_of("content"), "content": source.content, **extra_of(source)})
         return part
     part.extra = _with_source(extra, source)
     if isinstance(source, TextSource):
@@ -237,7 +232,7 @@ def content_text(content: Json) -> str:
         return ""
     texts = []
     for element in read_list(content):
-        text = read_object(element).get("text") if bytes(element)[:1] == b"{" else None
+        text = members_in(element).get("text")
         if text is not None and bytes(text)[:1] == b'"':
             texts.append(str(plain(text)))
     return "\n\n".join(texts)
@@ -262,14 +257,14 @@ def _thinking(block: ThinkingBlock, at: str) -> Thinking:
     content: list[Part] = [Text(text=block.thinking)]
     if block.signature is not UNSET and not block.rest:
         return Thinking(content=content, signature=block.signature, at=at)
-    item = Thinking(content=content, extra=extra_of(block.rest), at=at)
+    item = Thinking(content=content, extra=extra_of(block), at=at)
     if block.signature is not UNSET:
         item.signature = block.signature
     return item
 
 
 def _redacted(block: RedactedBlock, at: str) -> Thinking:
-    return Thinking(redacted=block.data, extra=extra_of(block.rest), at=at)
+    return Thinking(redacted=block.data, extra=extra_of(block), at=at)
 
 
 def _tool_use(block: ToolUseBlock, at: str) -> ToolCall:
@@ -340,9 +335,9 @@ def _turn(message: UserMessage | AssistantMessage, speaker: type[User | Assistan
         items = [speaker(at=at)]
     if message.rest:
         if isinstance(items[0], speaker):
-            items[0].extra = extra_of(message.rest)
+            items[0].extra = extra_of(message)
         else:
-            hints(items[0]).envelope = extra_of(message.rest)
+            hints(items[0]).envelope = extra_of(message)
     return items
 
 
@@ -368,7 +363,7 @@ def _split(blocks: Sequence[Any], speaker: type[User | Assistant], at: str) -> l
 
 
 def _system_message(message: SystemMessage, at: str) -> System:
-    item = System(extra=extra_of(message.rest), at=at)
+    item = System(extra=extra_of(message), at=at)
     content = message.content
     if isinstance(content, str):
         item.content = [Text(text=content)]

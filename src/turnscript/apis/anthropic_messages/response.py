@@ -1,4 +1,4 @@
-"""Owns responses: reading and writing whole ones, why one stopped, token counts, and the blocks that streams have, too.
+"""Owns what responses say: the items of their blocks, why one stopped, token counts, and writing all of it.
 
 | wire | model |
 |---|---|
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 from turnscript.apis.anthropic_messages.blocks import (
     AssistantMessage,
@@ -34,8 +34,7 @@ from turnscript.apis.anthropic_messages.blocks import (
     ToolUseBlock,
     items_of,
 )
-from turnscript.apis.anthropic_messages.errors import upstream_error
-from turnscript.apis.anthropic_messages.writing import NO_ARGUMENTS, TAKEN, PartWriter, is_text, no_arguments
+from turnscript.apis.anthropic_messages.writing import TAKEN, PartWriter, is_text
 from turnscript.apis.api import OFFICIAL, Api, Body, Rendering, Reply, leftover, merge
 from turnscript.apis.shared.answers import (
     CUT_CALL,
@@ -44,10 +43,10 @@ from turnscript.apis.shared.answers import (
     is_whole,
     lose_foreign,
     missing_count,
-    nameless,
     read_count,
     tier_of,
 )
+from turnscript.apis.shared.thoughts import thought_texts
 from turnscript.core.call_pairing import legal_id, unused_id
 from turnscript.core.conversation import (
     Assistant,
@@ -58,20 +57,18 @@ from turnscript.core.conversation import (
     Refusal,
     Request,
     Response,
-    Text,
     Thinking,
     ToolCall,
     Usage,
+    object_arguments,
     text_content,
 )
 from turnscript.core.errors import InvalidRequest
-from turnscript.core.events import cut_call
 from turnscript.core.finish_reasons import check_end, meaning
-from turnscript.core.json_text import NULL, Json, closed, is_object, json_of, read_list, read_object
+from turnscript.core.json_text import NULL, Json, closed, json_of, read_object
 from turnscript.core.losses import Indexed, Loss, LossKind
-from turnscript.core.payloads import Source, body_bytes
-from turnscript.core.source_paths import NOT_HERE
-from turnscript.core.wire import Reader, mismatch, missing
+from turnscript.core.source_paths import part_path
+from turnscript.core.wire import Reader
 
 ORIGIN = "anthropic"
 
@@ -232,46 +229,12 @@ def put_known(told: Body, extra: Extra) -> None:
             told[name] |= {one: value for one, value in read_object(count).items() if one == _THINKING}
 
 
-# Whole responses.
-
-
-def read_response(source: Source, api: str) -> Response:
-    """A response body. Raises UpstreamError for an error body, InvalidRequest for what is no response at all."""
-    members = read_object(body_bytes(source))
-    kind = word(members, "type")
-    if kind == "error" or ("error" in members and "content" not in members):
-        raise upstream_error(members.get("error"), api)
-    if kind not in (None, "message"):
-        raise InvalidRequest(f"expected 'message', got {kind!r}", path="$.type", expected="'message'", got=repr(kind))
-    if "content" not in members:
-        raise missing("$", "content", "an array of content blocks")
-    id_, model = head_of(members)
-    response = Response(items=_items(members.pop("content")), id=id_, model=model, origin=ORIGIN)
-    response.finish_reason = finish_reason(word(members, "stop_reason"))
-    response.stop_sequence = word(members, "stop_sequence")
-    tokens = Tokens()
-    tokens.read(members.pop("usage", None), "$.usage")
-    response.usage, response.issues = tokens.end()
-    response.extra = told(members) | tokens.extra()
-    if response.finish_reason is None:
-        response.issues.append(Issue("missing_reason", "the message has no stop_reason"))
-    last = response.items[-1] if response.items else None
-    if response.finish_reason in CUTTING and isinstance(last, ToolCall):
-        del response.items[-1]
-        response.cut = cut_call(last, last.arguments)
-        response.issues.append(cut_short(last.name, last.arguments))
-    response.issues += [nameless(item.arguments) for item in response.items if _is_nameless(item)]
-    response.items = [item for item in response.items if not _is_nameless(item)]
-    return response
+# What a response says of itself.
 
 
 def told(members: Extra) -> Extra:
     """The members of a message that say something."""
     return {name: value for name, value in members.items() if value != NULL or name not in SILENT}
-
-
-def _is_nameless(item: Item) -> TypeGuard[ToolCall]:
-    return isinstance(item, ToolCall) and not item.name
 
 
 def head_of(members: dict[str, Json]) -> tuple[str | None, str | None]:
@@ -292,12 +255,6 @@ def cut_short(name: str, arguments: str) -> Issue:
     return Issue("cut_call", f"the answer met its limit in a call of {name!r}, so it is not told; so far: {arguments}")
 
 
-def _items(content: Json) -> list[Item]:
-    if bytes(content)[:1] != b"[":
-        raise mismatch(content, "$.content", "an array of content blocks")
-    return [item_of(block, index) for index, block in enumerate(read_list(content))]
-
-
 def word(members: dict[str, Json], key: str) -> str | None:
     """Remove a member that is a string, or null, and give its value."""
     value = members.pop(key, None)
@@ -306,30 +263,28 @@ def word(members: dict[str, Json], key: str) -> str | None:
 
 LATE = "it was not known when the block began"
 _TIERS = frozenset({"standard", "priority", "batch"})
+_BLANKS = " \t\r\n"
 
 
 class AnswerWriter:
     """Writes the blocks of one response. `losses`: what they could not say. `whole`: they go into one body.
 
-    `origin` is the API whose unnamed members the next items, or the response, hold. `any_stop` and `direct`: as in a
-    reply; `holds`: streams tell calls when they are complete.
+    `origin` is the API whose unnamed members the next items, or the response, hold.
     """
 
-    def __init__(self, request: Request, api: Api, *, whole: bool) -> None:
+    def __init__(self, request: Request, api: Api, reply: Reply, *, whole: bool) -> None:
         self._whole = whole
-        self.rendering = Rendering(request, api, OFFICIAL, {})
+        self.rendering = Rendering(Request(origin=request.origin), api, OFFICIAL, {})
+        self.rendering.unplaced = api.unplaced.in_answers
         self.losses = self.rendering.losses
         self.omits_thinking = request.settings.thinking is not None and request.settings.thinking.display == "omitted"
         self.model = request.settings.model
         self._stops = request.settings.stop or []
-        self.any_stop = self.direct = self.holds = False
+        self._any_stop, self._direct, self._holds = reply.any_stop, reply.direct, reply.calls == "whole"
         self._seed = _seed(request)
         self._taken = {item.id for item in request.items if isinstance(item, ToolCall)}
         self._numbers: dict[str, int] = {}
-        self._places: dict[int, str] = {}
-        places = self._places  # and no method of its own, which would hold it in a circle
-        self._parts = PartWriter(self.rendering, lambda item: places[id(item)])
-        self._count = 0
+        self._parts = PartWriter(self.rendering)
         self._calls = 0
         self._blanks: list[tuple[str, Any]] = []  # empty texts and where they stood
         self._refusal: str | None = None
@@ -341,27 +296,23 @@ class AnswerWriter:
 
     # Items.
 
-    def blocks(self, item: Item) -> list[Any]:
+    def blocks(self, item: Item, index: int) -> list[Any]:
         """The blocks for the next item: none for an empty text, which clients cannot send back."""
-        place = self._note(item)
+        self._note(item, index)
         write = _WRITERS.get(type(item))
         if write is None:
-            self.lose(item, "", "dropped", f"an answer here has nothing like a {item.kind}")
+            self._lose(item, "dropped", f"an answer here has nothing like a {item.kind}")
             return []
         blocks = write(self, item)
         if blocks:
             self._written = True
-            self._last_call = place if isinstance(item, ToolCall) else ""
+            self._last_call = item.at if isinstance(item, ToolCall) else ""
         return blocks
 
-    def _note(self, item: Item) -> str:
-        """Note the next item; returns where it stands."""
-        place = item.at or f"items[{self._count}]"
-        self._places.clear()
-        self._places[id(item)] = place
-        self._count += 1
+    def _note(self, item: Item, index: int) -> None:
+        """Note the next item, and where it stands if it came from no body."""
+        item.at = item.at if item.at[:1] == "$" else f"items[{index}]"
         self.rendering.foreign = self._foreign
-        return place
 
     def end(self, word: str | None) -> None:
         """Report a call that a limit seems to have cut: the last block of a whole answer, which says no more of it.
@@ -383,26 +334,17 @@ class AnswerWriter:
             return []
         return [blanks[0][1] if blanks else {"type": "text", "text": "", "citations": None}]
 
-    def lose(self, item: Item, member: str, kind: LossKind, detail: str) -> None:
-        """Report a difference in an item, or in one member of it (`.name`)."""
-        self.rendering.lose(f"{self._at(item)}{member}", kind, detail)
+    def _lose(self, item: Item, kind: LossKind, detail: str) -> None:
+        self.rendering.lose(item.at, kind, detail)
 
     @property
     def _foreign(self) -> bool:
         return self.origin not in (None, self._api_origin)
 
-    def _at(self, item: Item) -> str:
-        return self._places[id(item)]
-
-    def _unheld(self, item: Item, **members: object) -> None:
-        for name, value in members.items():
-            if value is not None:
-                self.lose(item, f".{name}", "dropped", f"{self.rendering.target} {NOT_HERE}")
-
     def _text(self, item: Assistant) -> list[Any]:
-        self._unheld(item, name=item.name, id=item.id, phase=item.phase)
+        self.rendering.lose_unplaced(item)
         if item.extra:
-            self.rendering.put_extra({}, item.extra, self._at(item))
+            self.rendering.put_extra({}, item.extra, item.at)
         blocks = []
         for index, part in enumerate(item.content):
             if isinstance(part, Refusal):
@@ -413,103 +355,78 @@ class AnswerWriter:
             if is_text(block):
                 block.setdefault("citations", None)
             if is_text(block) and not block["text"]:
-                self._blanks.append((self._parts.path(item, index), block))
+                self._blanks.append((part_path(item, index), block))
             else:
                 blocks.append(block)
         return blocks
 
     def _thinking(self, item: Thinking) -> list[Any]:
-        self._unheld(item, id=item.id, encrypted=item.encrypted)
+        self.rendering.lose_unplaced(item)
         if item.redacted is not None:
             block: Body = {"type": "redacted_thinking", "data": item.redacted}
         else:
-            text = "" if self.omits_thinking else self._thought(item)
+            text = "" if self.omits_thinking else "".join(thought_texts(self.rendering, item))
             block = {"type": "thinking", "thinking": text, "signature": item.signature or item.seal or ""}
         if item.extra:
-            self.rendering.put_extra(block, item.extra, self._at(item))
+            self.rendering.put_extra(block, item.extra, item.at)
         return [block]
-
-    def _thought(self, item: Thinking) -> str:
-        if item.of != "reason":
-            self.lose(item, "", "approximated", f"{item.of!r} becomes ordinary thinking")
-        content = item.content
-        if item.summary and not text_content(content):
-            self.lose(item, ".summary", "approximated", "the summary stands for the thought")
-            return "\n\n".join([part.text for part in item.summary if isinstance(part, Text)])
-        if item.summary:
-            self.lose(item, ".summary", "dropped", "a thought has its text or a summary here, not both")
-        for index, part in enumerate(content):
-            self.rendering.put_extra({}, part.extra, self._parts.path(item, index))
-        if len(content) > 1 or not all(isinstance(part, Text) for part in content):
-            self.lose(item, "", "approximated", "its parts become one text")
-        return text_content(content)
 
     def _tool_use(self, item: ToolCall) -> list[Any]:
         if not is_whole(item):
             return self._unfinished(item)
         block = self._call_head(item)
-        if no_arguments(item):
-            self.lose(item, "", "approximated", NO_ARGUMENTS)
-            block["input"] = Json(b"{}")
-        elif item.custom or not is_object(item.arguments):
-            why = "free text becomes" if item.custom else "arguments that are not a JSON object become"
-            self.lose(item, "", "approximated", f"{why} an object with one string, 'input'")
-            block["input"] = json_of({"input": item.arguments})
-        else:
-            block["input"] = Json(item.arguments.encode())
-            if self._whole and item.arguments.strip() != item.arguments:
-                self.lose(item, "", "approximated", "white space around the arguments is no part of an object")
-        self._unheld(item, item_id=item.item_id)
+        arguments, why = object_arguments(item)
+        if not self._whole and arguments == item.arguments.strip(_BLANKS):  # pieces of a text may be white space
+            arguments, why = item.arguments, ""
+        block["input"] = Json(arguments.encode())
+        if why:
+            self._lose(item, "approximated", why)
         if item.extra:
-            self.rendering.put_extra(block, item.extra, self._at(item))
+            self.rendering.put_extra(block, item.extra, item.at)
         return [block]
 
-    def cut_call(self, item: ToolCall) -> list[Any]:
+    def cut_call(self, item: ToolCall, index: int) -> list[Any]:
         """The block for the call in which the answer ended."""
-        self._note(item)
+        self._note(item, index)
         return self._unfinished(item)
 
     def _unfinished(self, item: ToolCall) -> list[Any]:
         """A call that was cut off, as clients make one of the stream that tells it."""
-        if self.holds or item.custom or item.arguments.lstrip()[:1] != "{":
-            self.lose(item, "", "dropped", UNTOLD)
+        if self._holds or item.custom or item.arguments.lstrip()[:1] != "{":
+            self._lose(item, "dropped", UNTOLD)
             return []
         self.cut = self._written = True
-        self.lose(item, "", "approximated", "the call was cut off: what is not whole of its arguments is left out")
+        self._lose(item, "approximated", "the call was cut off: what is not whole of its arguments is left out")
         return [self._call_head(item) | {"input": Json(closed(item.arguments).encode())}]
 
     def _call_head(self, item: ToolCall) -> Body:
         self._calls += 1
-        block: Body = {"type": "tool_use", "id": self._call_id(item), "name": item.name, "input": Json(b"{}")}
-        if item.namespace is not None:
-            block["name"] = f"{item.namespace}__{item.name}"
-            self.lose(item, "", "renamed", f"the tool is called {block['name']!r}: there are no namespaces here")
-        if self.direct and "caller" not in item.extra:
+        block: Body = {"type": "tool_use", "id": self._call_id(item), "name": item.full_name, "input": Json(b"{}")}
+        self.rendering.lose_unplaced(item)
+        if self._direct and "caller" not in item.extra:
             block["caller"] = {"type": "direct"}
         return block
 
-    def begin_call(self, item: ToolCall) -> Body:
+    def begin_call(self, item: ToolCall, index: int) -> Body:
         """The block of a call whose arguments are told as they come: without them, and with what its start told."""
-        self._note(item)
+        self._note(item, index)
         block = self._call_head(item)
-        self._written, self._last_call = True, self._at(item)
+        self._written, self._last_call = True, item.at
         if item.extra and not self._foreign:
-            self.rendering.put_extra(block, item.extra, self._at(item))
+            self.rendering.put_extra(block, item.extra, item.at)
         return block
 
-    def end_call(self, item: ToolCall, block: Body) -> None:
+    def end_call(self, item: ToolCall, block: Body, index: int) -> None:
         """Report what such a call has that came too late for its block."""
-        self._places[id(item)] = item.at or f"items[{self._count - 1}]"
-        self.rendering.foreign = self._foreign
-        self._unheld(item, item_id=item.item_id)
+        self._note(item, index)
         rest: Body = {}
-        self.rendering.put_extra(rest, item.extra, self._at(item))
+        self.rendering.put_extra(rest, item.extra, item.at)
         for name in rest.keys() - block.keys():
-            self.lose(item, f".{name}", "dropped", LATE)
+            self.rendering.lose(f"{item.at}.{name}", "dropped", LATE)
 
     def _opaque(self, item: Opaque) -> list[Any]:
         if self.rendering.foreign:
-            self.lose(item, "", "dropped", f"{self.rendering.target} has nothing like {item.type!r}")
+            self._lose(item, "dropped", f"{self.rendering.target} has nothing like {item.type!r}")
             return []
         return [item.value]
 
@@ -526,12 +443,10 @@ class AnswerWriter:
                 return item.id
             legal = legal_id(item.id)
             if legal != item.id:
-                self.lose(
-                    item, "", "renamed", f"the id {item.id!r} has characters that are not allowed here: {legal!r}"
-                )
+                self._lose(item, "renamed", f"the id {item.id!r} has characters that are not allowed here: {legal!r}")
             if self._foreign and legal in self._taken:  # as of servers that begin to count with each answer
                 distinct = unused_id(legal, self._taken, self._numbers)
-                self.lose(item, "", "renamed", TAKEN.format(legal, distinct))
+                self._lose(item, "renamed", TAKEN.format(legal, distinct))
                 legal = distinct
             self._taken.add(legal)
             return legal
@@ -549,7 +464,7 @@ class AnswerWriter:
         Raises UpstreamError for a reason that says the answer failed.
         """
         check_end(reason)
-        asked = self.any_stop or stop_sequence in self._stops
+        asked = self._any_stop or stop_sequence in self._stops
         if reason == "stop" and stop_sequence is not None and asked and not self.cut:
             return {"stop_reason": "stop_sequence", "stop_sequence": stop_sequence}
         if stop_sequence is not None:
@@ -618,24 +533,24 @@ class AnswerWriter:
                 put_known(body["usage"], extra)
 
 
+def message_body(id_: str, model: str | None, content: list[Any], ending: Body, usage: Body) -> Body:
+    """A message, which a stream begins as one that has said nothing."""
+    body = {"id": id_, "type": "message", "role": "assistant", "model": model or "", "content": content}
+    return body | ending | {"usage": usage}
+
+
 def write_response(response: Response, request: Request, api: Api, reply: Reply) -> tuple[Body, list[Loss]]:
     """A whole response as a body, and what could not be said."""
-    writer = AnswerWriter(request, api, whole=True)
-    writer.origin, writer.any_stop, writer.direct = response.origin, reply.any_stop, reply.direct
-    writer.holds = reply.calls == "whole"
+    writer = AnswerWriter(request, api, reply, whole=True)
+    writer.origin = response.origin
     id_ = reply.id if reply.id is not None else response.id
-    content = [block for item in response.items for block in writer.blocks(item)]
-    content += [] if response.cut is None else writer.cut_call(response.cut)
+    content = [block for index, item in enumerate(response.items) for block in writer.blocks(item, index)]
+    content += [] if response.cut is None else writer.cut_call(response.cut, len(response.items))
     content += writer.blank()
-    body: Body = {
-        "id": id_ if id_ is not None else writer.message_id(_said(response)),
-        "type": "message",
-        "role": "assistant",
-        "model": writer.model if writer.model is not None else response.model or "",
-        "content": content,
-        **writer.ending(response.finish_reason, response.stop_sequence),
-        "usage": writer.usage(response.usage, reply.usage or Usage()),
-    }
+    id_ = id_ if id_ is not None else writer.message_id(_said(response))
+    ending = writer.ending(response.finish_reason, response.stop_sequence)
+    usage = writer.usage(response.usage, reply.usage or Usage())
+    body = message_body(id_, writer.model if writer.model is not None else response.model, content, ending, usage)
     writer.put_tier(body["usage"], response.extra)
     writer.put_extra(body, response.extra, response.usage)
     fill(body["usage"], SILENT_USAGE)

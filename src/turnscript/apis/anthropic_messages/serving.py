@@ -24,7 +24,7 @@ from turnscript.apis.anthropic_messages.tools import FUNCTION
 from turnscript.apis.serving import CacheVerdict, Diagnosing, EffortChange, ModelCard, Serving, unasked, unseen
 from turnscript.core.conversation import Item, Opaque, Request, System, Text, Tool
 from turnscript.core.errors import InvalidRequest
-from turnscript.core.json_text import Json, json_of, plain, read_object
+from turnscript.core.json_text import Json, json_of, members_in, plain, read_object
 
 _REASONS = {
     "unknown": "previous_message_not_found",
@@ -232,7 +232,7 @@ def _effort(item: Item) -> EffortChange | None:
     if not isinstance(item, System) or CONFIG not in item.extra:
         return None
     config = item.extra[CONFIG]
-    members = read_object(config) if bytes(config)[:1] == b"{" else {}
+    members = members_in(config)
     value = members.pop("effort", None)
     effort = plain(value) if value is not None else None
     if not isinstance(effort, str):

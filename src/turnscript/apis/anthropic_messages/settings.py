@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.apis.api import THOUGHTS, Body, Option, Rendering, extra_of, leftover, setting
+from turnscript.apis.api import THOUGHTS, Body, Option, Rendering, leftover, setting
 from turnscript.apis.shared.tool_choices import left_choice, offers_none
 from turnscript.core.conversation import Extra, Request, ResponseFormat, ThinkingMode, ToolChoice
 from turnscript.core.json_text import Json, json_of, read_object
-from turnscript.core.wire import Reader, Wire
+from turnscript.core.wire import Reader, Wire, extra_of, given
 
 DEFAULT_MAX_TOKENS = 4096
 EFFORTS = frozenset({"low", "medium", "high", "xhigh", "max"})
@@ -126,7 +126,7 @@ def _write_service_tier(rendering: Rendering) -> str | None:
 
 def _read_thinking(request: Request, value: Json, path: str) -> None:
     member = _thinking(value, path)
-    thinking = ThinkingMode(member.type, extra=extra_of(member.rest))
+    thinking = ThinkingMode(member.type, extra=extra_of(member))
     if member.budget_tokens is not UNSET:
         thinking.budget = member.budget_tokens
     if member.display is not UNSET:
@@ -152,7 +152,7 @@ def _write_thinking(rendering: Rendering) -> Body | None:
 
 def _read_output(request: Request, value: Json, path: str) -> None:
     member = _output(value, path)
-    rest = extra_of(member.rest)
+    rest = extra_of(member)
     if member.effort is not UNSET:
         request.settings.effort = member.effort
         request.paths["effort"] = f"{path}.effort"
@@ -184,7 +184,7 @@ def _write_old_format(rendering: Rendering) -> None:
 def _format_read(member: FormatMember) -> ResponseFormat | None:
     if member.type != "json_schema" or member.schema is UNSET:
         return None
-    return ResponseFormat(member.type, schema=member.schema, extra=extra_of(member.rest))
+    return ResponseFormat(member.type, schema=member.schema, extra=extra_of(member))
 
 
 def _write_output(rendering: Rendering) -> Body | None:
@@ -233,11 +233,11 @@ def _format(rendering: Rendering) -> Body | None:
 def _read_tool_choice(request: Request, value: Json, path: str) -> None:
     member = _choice(value, path)
     mode = MODES.get(member.type)
-    name = None if member.name is UNSET else member.name
+    name = given(member.name)
     if mode is None or (mode == "named" and name is None):
         request.extra["tool_choice"] = value
         return
-    choice = ToolChoice(mode, extra=extra_of(member.rest))
+    choice = ToolChoice(mode, extra=extra_of(member))
     if mode == "named":
         choice.name = name
     elif name is not None:

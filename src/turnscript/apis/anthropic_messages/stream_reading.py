@@ -1,4 +1,4 @@
-"""Owns reading a stream as events: which block is open, what it holds so far, and what is wrong with the stream.
+"""Owns reading responses, whole ones and streams: which block is open, what it holds so far, and what is wrong.
 
 Each block is one part, put together from its start and its deltas and read as one of a whole response is. What cannot
 be a stream of this API raises UpstreamError; what is merely odd (an unknown event, a block that nobody ended) is an
@@ -27,22 +27,25 @@ from turnscript.apis.anthropic_messages.response import (
 from turnscript.apis.api import leftover
 from turnscript.apis.shared.answers import nameless
 from turnscript.apis.shared.stream_reader import Answer
-from turnscript.core.conversation import Assistant, Extra, Issue, Item, Thinking, ToolCall
-from turnscript.core.errors import InvalidInput
+from turnscript.core.conversation import Assistant, Extra, Issue, Item, Response, Thinking, ToolCall
+from turnscript.core.errors import InvalidInput, InvalidRequest
 from turnscript.core.json_text import (
     Json,
+    elements_in,
     excerpt,
     is_json,
     is_object,
     json_of,
+    members_in,
     plain,
     read_list,
     read_object,
     text_of,
     type_word,
 )
+from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.unread_stream import DONE
-from turnscript.core.wire import Reader, Verbatim, Wire
+from turnscript.core.wire import Reader, Verbatim, Wire, given, mismatch, missing
 
 # Wire objects.
 
@@ -116,8 +119,8 @@ class Block:
     @property
     def model(self) -> str | None:
         """The model that goes on with the answer from here, where that changes in the middle of it."""
-        to = self.members.get("to", Json(b"")) if self.kind == "fallback" else Json(b"")
-        name = read_object(to).get("model", Json(b"")) if bytes(to)[:1] == b"{" else Json(b"")
+        to = self.members.get("to") if self.kind == "fallback" else None
+        name = members_in(to).get("model", Json(b""))
         return str(plain(name)) if bytes(name)[:1] == b'"' else None
 
     def takes(self, delta: Any) -> bool:
@@ -164,8 +167,7 @@ class Block:
         if self.signature is not None:
             members["signature"] = json_of(self.signature)
         if self.citations:
-            before = members.get("citations")
-            given = read_list(before) if before is not None and bytes(before)[:1] == b"[" else []
+            given = elements_in(members.get("citations"))
             members["citations"] = Json(b"[%b]" % b",".join([bytes(one) for one in given + self.citations]))
         return leftover(members)
 
@@ -236,6 +238,28 @@ class Message(Answer):
         self._open: Block | None = None
         self._doubt: Block | None = None  # a call that has ended and is no object: cut off, or badly written?
         self._last = -1  # index of the last block
+
+    def whole(self, members: Extra) -> Response:
+        """Return a message that came whole."""
+        content = members.pop("content")
+        if bytes(content)[:1] != b"[":
+            raise mismatch(content, "$.content", "an array of content blocks")
+        blocks = read_list(content)
+        self.said.id, self.said.model = head_of(members)
+        self._note(members, members.pop("usage", None))
+        for index, block in enumerate(blocks):
+            item = item_of(block, index)
+            if not isinstance(item, ToolCall):
+                self.parts.close(self.parts.open(item), item)
+            elif self.said.finish_reason in CUTTING and index == len(blocks) - 1:
+                self.parts.note(cut_short(item.name, item.arguments))
+                self.parts.close(self.parts.open(item, item.arguments), None)
+            elif not item.name:
+                self.parts.note(nameless(item.arguments))
+            else:
+                self.parts.close(self.parts.open(item), item)
+        self._message_stop()
+        return self.response()
 
     def close(self, stray: str) -> None:
         """End a message without a `message_stop`, if it said why it ended behind its last block."""
@@ -313,7 +337,7 @@ class Message(Answer):
     def _message_delta(self, wire: MessageDelta) -> None:
         self._end_missed()
         self._closing = True
-        self._note(read_object(wire.delta), None if wire.usage is UNSET else wire.usage)
+        self._note(read_object(wire.delta), given(wire.usage))
         self._keep({name: value for name, value in (wire.rest or {}).items() if name != "usage"})
         if self.said.finish_reason is not None:
             self._settle(self.said.finish_reason in CUTTING)
@@ -339,7 +363,7 @@ class Message(Answer):
         reason = self.said.finish_reason
         self._settle(reason is None or reason in CUTTING)
         if reason is None:
-            self._issue("missing_reason", "message_delta", "the message ended without a stop_reason")
+            self.parts.note(Issue("missing_reason", "the message has no stop_reason"))
         self.said.usage, issues = self._tokens.end()
         self.said.extra |= self._tokens.extra()
         self.end(issues)
@@ -425,6 +449,19 @@ class Message(Answer):
         if not block.texts:
             self.parts.append(block.part, call.arguments)
         self.parts.close(block.part, call)
+
+
+def read_response(source: Source, api: str) -> Response:
+    """Read a response body. Raises UpstreamError for an error body, InvalidRequest for what is no response at all."""
+    members = read_object(body_bytes(source))
+    kind = word(members, "type")
+    if kind == "error" or ("error" in members and "content" not in members):
+        raise upstream_error(members.get("error"), api)
+    if kind not in (None, "message"):
+        raise InvalidRequest(f"expected 'message', got {kind!r}", path="$.type", expected="'message'", got=repr(kind))
+    if "content" not in members:
+        raise missing("$", "content", "an array of content blocks")
+    return Message(api).whole(members)
 
 
 def claims_event(members: Mapping[str, Json]) -> int:

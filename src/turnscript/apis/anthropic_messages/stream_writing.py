@@ -16,10 +16,18 @@ import msgspec
 
 from turnscript.apis.anthropic_messages.blocks import WORDS
 from turnscript.apis.anthropic_messages.errors import encoded, error_body
-from turnscript.apis.anthropic_messages.response import LATE, SILENT, SILENT_USAGE, AnswerWriter, fill, usage_object
+from turnscript.apis.anthropic_messages.response import (
+    LATE,
+    SILENT,
+    SILENT_USAGE,
+    AnswerWriter,
+    fill,
+    message_body,
+    usage_object,
+)
 from turnscript.apis.anthropic_messages.writing import is_text
 from turnscript.apis.api import Api, Body, Reply
-from turnscript.apis.shared.answers import CHANGED, came_to_nothing, is_whole
+from turnscript.apis.shared.answers import CHANGED, came_to_nothing, is_whole, lose_id
 from turnscript.core.conversation import Assistant, Extra, Item, Request, Thinking, ToolCall, Usage
 from turnscript.core.errors import TurnscriptError, UpstreamError, half_a_pair
 from turnscript.core.events import (
@@ -66,8 +74,7 @@ class StreamWriter:
     takes_comments = True
 
     def __init__(self, request: Request, api: Api, reply: Reply) -> None:
-        self._writer = AnswerWriter(request, api, whole=False)
-        self._writer.any_stop, self._writer.direct = reply.any_stop, reply.direct
+        self._writer = AnswerWriter(request, api, reply, whole=False)
         self.losses = self._writer.losses
         self._lose = self._writer.rendering.lose
         self.id = reply.id if reply.id is not None else self._writer.message_id()
@@ -180,17 +187,8 @@ class StreamWriter:
         self._began = True
         if self._over:
             return
-        message: Body = {
-            "id": self.id,
-            "type": "message",
-            "role": "assistant",
-            "model": self._writer.model or "",
-            "content": [],
-            "stop_reason": None,
-            "stop_sequence": None,
-            "usage": usage_object(self._usage),
-            **self._more,
-        }
+        ending = {"stop_reason": None, "stop_sequence": None}
+        message = message_body(self.id, self._writer.model, [], ending, usage_object(self._usage)) | dict(self._more)
         fill(message, SILENT)
         fill(message["usage"], SILENT_USAGE)
         self._frame("message_start", {"message": message})
@@ -261,7 +259,8 @@ class StreamWriter:
         """Begin the block of the part that is sent as it is said."""
         if self._kind == "tool_use":
             call, self._writer.origin = self._call
-            self._block = self._writer.begin_call(call)
+            assert self._live is not None
+            self._block = self._writer.begin_call(call, self._live)
             self._start(self._block)
         elif self._kind == "text":
             self._start({"type": "text", "text": "", "citations": None})
@@ -307,7 +306,7 @@ class StreamWriter:
         if event.part is None:
             self._lose(f"items[{event.index}]", "approximated", came_to_nothing(False))
             return
-        for block in self._writer.blocks(event.part):
+        for block in self._writer.blocks(event.part, event.index):
             self._whole(block)
 
     def _end_call(self, event: PartEnd, sent: str) -> None:
@@ -315,12 +314,12 @@ class StreamWriter:
         part, where = event.part, f"items[{event.index}]"
         why = came_to_nothing(True)
         if isinstance(part, ToolCall) and is_whole(part):
-            where, why = part.at or where, CHANGED
+            self._writer.end_call(part, self._block, event.index)
+            where, why = part.at, CHANGED
             if part.arguments.startswith(sent):
                 why = "" if is_object(part.arguments) else _NO_OBJECT
             for piece in _pieces("" if why else part.arguments[len(sent) :]):
                 self._delta("input_json_delta", partial_json=piece)
-            self._writer.end_call(part, self._block)
         if why:
             self._writer.cut, self._broken = True, why == _NO_OBJECT
             self._lose(where, "approximated", why)
@@ -330,8 +329,8 @@ class StreamWriter:
         """The end of a part that was sent as it was said: whatever of it was not. `closed`: its first texts, each in a
         block; `sent`: what stands in the one that is open."""
         part = event.part
-        blocks = self._writer.blocks(part) if part is not None else []
-        where = (part.at if part is not None else "") or f"items[{event.index}]"
+        blocks = self._writer.blocks(part, event.index) if part is not None else []
+        where = part.at if part is not None else f"items[{event.index}]"
         if not closed and len(blocks) == 1 and self._is_mine(blocks[0]):  # by far the most
             self._finish_block(blocks, sent, where)
             return
@@ -407,8 +406,8 @@ class StreamWriter:
             return
         if self._broken:
             self._writer.end(ending["stop_reason"])
-        if event.id not in (None, self.id) and not self._named:
-            self._lose("$.id", "renamed", f"the message was called {self.id!r} before this was known")
+        if not self._named:
+            lose_id(self._writer.rendering, event.id, self.id)
         end: Body = {"delta": ending, "usage": self._writer.usage(event.usage, self._usage)}
         extra = dict(event.extra)
         beside: Extra = {name: extra.pop(name) for name in ("usage", "context_management") if name in extra}

@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.apis.api import Body, Rendering, extra_of
+from turnscript.apis.api import Body, Rendering
 from turnscript.apis.shared.tool_choices import inner_tools, name_of
 from turnscript.core.conversation import Tool, ToolsChange
-from turnscript.core.json_text import NULL, Json, json_of, read_list, read_object
-from turnscript.core.wire import Reader, Wire, missing
+from turnscript.core.json_text import NULL, Json, elements_in, json_of, read_object
+from turnscript.core.wire import Reader, Wire, extra_of, given, missing
 
 FUNCTION = "function"
 SHIM_SCHEMA = json_of({"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]})
@@ -48,12 +48,12 @@ def tools_of(value: Any) -> list[Tool]:
 
 def _tool(wire: ToolMember, index: int) -> Tool:
     tool = Tool(
-        name=None if wire.name is UNSET else wire.name,
-        description=None if wire.description is UNSET else wire.description,
-        strict=None if wire.strict is UNSET else wire.strict,
+        name=given(wire.name),
+        description=given(wire.description),
+        strict=given(wire.strict),
     )
     if wire.rest:
-        tool.extra = extra_of(wire.rest)
+        tool.extra = extra_of(wire)
     if not (wire.cache_control is wire.defer_loading is wire.eager_input_streaming is UNSET):
         said = ((name, getattr(wire, name)) for name in _VERBATIM)
         tool.extra |= {name: value for name, value in said if value is not UNSET}
@@ -97,7 +97,7 @@ class ToolWriter:
         choice = self.rendering.request.settings.tool_choice
         if choice is None or choice.mode != "allowed" or choice.tools is None:
             return set()
-        entries = read_list(choice.tools) if bytes(choice.tools)[:1] == b"[" else []
+        entries = elements_in(choice.tools)
         named = [name_of(entry, self.rendering.request) for entry in entries]
         names = {name for name in named if name is not None}
         return names if any(_named_in(tool, names) for tool in tools) else set()

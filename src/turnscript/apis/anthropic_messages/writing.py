@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
 from turnscript.apis.anthropic_messages.blocks import content_text
 from turnscript.apis.api import SEED, Body, Rendering
+from turnscript.apis.shared.thoughts import thought_texts
 from turnscript.core import message_groups as grouping
 from turnscript.core.call_pairing import distinct_ids, legal_id
 from turnscript.core.conversation import (
@@ -35,10 +35,11 @@ from turnscript.core.conversation import (
     ToolResult,
     ToolsChange,
     User,
+    object_arguments,
     single_text,
 )
 from turnscript.core.data_urls import data_url, is_data_url, taken_apart
-from turnscript.core.json_text import Json, is_object, read_object
+from turnscript.core.json_text import Json, read_object
 from turnscript.core.message_groups import group, side_of
 from turnscript.core.source_paths import NOT_HERE, Unplaced, part_path
 
@@ -52,24 +53,19 @@ def is_plain_block(block: Any) -> bool:
 
 
 class PartWriter:
-    """Writes the parts of one request; `place` tells where an item stood in its source."""
+    """Writes the parts of one request, or of one answer."""
 
-    def __init__(self, rendering: Rendering, place: Callable[[Item], str] = attrgetter("at")) -> None:
+    def __init__(self, rendering: Rendering) -> None:
         self.rendering = rendering
-        self.place = place
 
     def write(self, part: Part, item: Item, index: int) -> Any:
         """The block for a part, or None when there is none (reported)."""
         if type(part) is Text:
             block: Body = {"type": "text", "text": part.text}
             if part.extra:
-                self.rendering.put_extra(block, part.extra, self.path(item, index))
+                self.rendering.put_extra(block, part.extra, part_path(item, index))
             return block
-        return _PARTS[type(part)](self, part, self.path(item, index))
-
-    def path(self, item: Item, index: int) -> str:
-        """Where a part stood in its source."""
-        return part_path(item, index) if item.at else f"{self.place(item)}.content[{index}]"
+        return _PARTS[type(part)](self, part, part_path(item, index))
 
     def _image(self, given: Image, path: str) -> Body | None:
         part = self._apart(given, path)
@@ -224,16 +220,11 @@ UNPLACED = Unplaced(
         },
         Image: {"detail": "a picture has no detail level here"},
         ResponseFormat: dict.fromkeys(("name", "strict", "description"), _SCHEMA_ALONE),
-    }
+    },
+    answers={Thinking: {"redacted": None}},
 )
 
 TAKEN = "an earlier call has the id {!r}, and no two may have the same here: {!r}"
-NO_ARGUMENTS = "no arguments are an empty object here"
-
-
-def no_arguments(call: ToolCall) -> bool:
-    """Whether a call says nothing at all where its arguments stand, as some models call a tool that takes none."""
-    return not call.custom and not call.arguments.strip(" \t\r\n")
 
 
 class Writer:
@@ -398,7 +389,7 @@ class Writer:
             if block is None:
                 continue
             if not is_plain_block(block):
-                block = self._system_text(block, self.parts.path(item, index))
+                block = self._system_text(block, part_path(item, index))
             if block is not None:
                 blocks.append(block)
         if not blocks:
@@ -478,7 +469,7 @@ class Writer:
         if not is_text(block) or block["text"]:
             self.blank = self.blank or (is_text(block) and block["text"].isspace())
             return block
-        self.rendering.lose(self.parts.path(item, index), "dropped", "an empty text is not accepted here")
+        self.rendering.lose(part_path(item, index), "dropped", "an empty text is not accepted here")
         return None
 
     def _lose_blanks(self, items: Sequence[Item]) -> None:
@@ -486,7 +477,7 @@ class Writer:
             for index, part in enumerate(item.content if isinstance(item, User | Assistant) else ()):
                 if isinstance(part, Text | Refusal) and part.text:
                     why = "white space alone is not accepted here"
-                    self.rendering.lose(self.parts.path(item, index), "dropped", why)
+                    self.rendering.lose(part_path(item, index), "dropped", why)
 
     def _opaque(self, item: Opaque, blocks: list[Any], message: Body) -> None:
         blocks.append(item.value)
@@ -503,54 +494,22 @@ class Writer:
         proved = self.rendering.proved
         if item.redacted is not None and proved:
             return {"type": "redacted_thinking", "data": item.redacted}
-        texts = [part.text for part in item.content if isinstance(part, Text)]
-        texts = self._foreign_thought(item, texts)
+        if item.signature is not None and not proved:
+            self.rendering.lose_member(item, "signature", "dropped", _PROOF)
+        self.rendering.lose_unplaced(item)
+        texts = thought_texts(self.rendering, item)
         if not any(texts) and not (proved and item.signature):
             self.rendering.lose(item.at, "dropped", "a thought without text is nothing here")
             return None
-        block: Body = {"type": "thinking", "thinking": "".join(texts)}
-        if item.signature is not None and proved:
-            block["signature"] = item.signature
-        else:
-            block["signature"] = ""
-        return block
-
-    def _foreign_thought(self, item: Thinking, texts: list[str]) -> list[str]:
-        """The texts of a thought that this API did not think, everything else about it reported."""
-        if item.signature is not None and not self.rendering.proved:
-            self.rendering.lose_member(item, "signature", "dropped", _PROOF)
-        self.rendering.lose_unplaced(item)
-        self._merged(item, len(item.content), texts)
-        for index, part in enumerate(item.content):
-            if part.extra:
-                self.rendering.put_extra({}, part.extra, self.parts.path(item, index))
-        if not item.summary:
-            return texts
-        if any(texts):
-            self.rendering.lose_member(item, "summary", "dropped", "a thought has its text or a summary here, not both")
-            return texts
-        self.rendering.lose_member(item, "summary", "approximated", "the summary stands for the thought")
-        return ["\n\n".join([part.text for part in item.summary if isinstance(part, Text)])]
-
-    def _merged(self, item: Item, parts: int, texts: Sequence[str]) -> None:
-        if parts > 1 or parts != len(texts):
-            self.rendering.lose(item.at, "approximated", "its parts become one text")
+        signature = item.signature if proved else None
+        return {"type": "thinking", "thinking": "".join(texts), "signature": signature or ""}
 
     def _tool_use(self, item: ToolCall, blocks: list[Any], message: Body) -> None:
-        name = item.name if item.namespace is None else f"{item.namespace}__{item.name}"
-        block: Body = {"type": "tool_use", "id": self._id(item), "name": name}
-        if no_arguments(item):
-            self.rendering.lose(item.at, "approximated", NO_ARGUMENTS)
-            block["input"] = Json(b"{}")
-        elif item.custom or not is_object(item.arguments):
-            why = "free text becomes" if item.custom else "arguments that are not a JSON object become"
-            self.rendering.lose(item.at, "approximated", f"{why} an object with one string, 'input'")
-            block["input"] = {"input": item.arguments}
-        else:
-            text = item.arguments.strip(" \t\r\n")
-            block["input"] = Json(text.encode())
-            if len(text) != len(item.arguments):
-                self.rendering.lose(item.at, "approximated", "white space around the arguments is no part of an object")
+        block: Body = {"type": "tool_use", "id": self._id(item), "name": item.full_name}
+        arguments, why = object_arguments(item)
+        block["input"] = Json(arguments.encode())
+        if why:
+            self.rendering.lose(item.at, "approximated", why)
         if item.extra:
             self.rendering.put_extra(block, item.extra, item.at)
         self._names[self.rendering.call_id(item)] = item.name
@@ -584,7 +543,7 @@ class Writer:
             if block is not None:
                 parts.append(block)
         if self.seed and len(parts) > 1 and all(map(is_plain_block, parts)):
-            self._merged(item, len(parts), ())
+            self.rendering.lose(item.at, "approximated", "its parts become one text")
             return [{"type": "text", "text": "".join([block["text"] for block in parts])}]
         return parts
 

@@ -25,23 +25,18 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from turnscript.apis.api import Api, Body, Option, Rendering, Reply, StreamParser, StreamRenderer
-from turnscript.apis.gemini.answers import (
-    Assembly,
-    Frames,
-    StreamWriter,
-    error_bytes,
-)
+from turnscript.apis.api import Body, Option, Rendering, StreamParser
+from turnscript.apis.gemini.answers import Assembly, Frames, StreamWriter, error_bytes
 from turnscript.apis.gemini.contents import UNPLACED, Writer, read_contents, read_system
 from turnscript.apis.gemini.objects import ORIGIN, WORDS, is_list, is_object, respelled
 from turnscript.apis.gemini.options import OPTIONS, read_tools, write_tools
 from turnscript.apis.serving import ModelCard, PathForm, Serving, unasked
+from turnscript.apis.shared.chunk_streams import ChunkApi
 from turnscript.apis.shared.stream_reader import StreamReader
 from turnscript.core.conversation import Opaque, Request, Response, System
 from turnscript.core.errors import InvalidRequest, TurnscriptError
 from turnscript.core.events import fold
 from turnscript.core.json_text import NULL, Json, read_list, read_object
-from turnscript.core.losses import Loss
 from turnscript.core.payloads import Source, body_bytes
 
 
@@ -89,7 +84,7 @@ SERVING = Serving(
 )
 
 
-class Gemini(Api):
+class Gemini(ChunkApi):
     """The Gemini API."""
 
     name = "gemini"
@@ -100,6 +95,7 @@ class Gemini(Api):
     options: ClassVar[Sequence[Option]] = OPTIONS
     words = WORDS
     unplaced = UNPLACED
+    writer = StreamWriter
     signs: ClassVar[Mapping[str, int]] = {"contents": 2}
     answer_signs: ClassVar[Mapping[str, int]] = {"candidates": 2, "promptFeedback": 2, "usageMetadata": 1}
     has_objects = True
@@ -147,17 +143,9 @@ class Gemini(Api):
                 item.at = item.at.replace("[0]", f"[{number}]", 1)
         return found
 
-    def write_response(self, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
-        """An answer with one candidate."""
-        return StreamWriter(self, request, reply, response).answer(response)
-
     def stream_parser(self) -> StreamParser:
         """A parser of chunks, however they are framed."""
         return StreamReader(Assembly(), Frames())
-
-    def write_stream(self, request: Request, reply: Reply) -> StreamRenderer:
-        """A writer of chunks."""
-        return StreamWriter(self, request, reply)
 
     def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:
         """Status and body of an error."""

@@ -22,7 +22,6 @@ from turnscript.apis.api import Api, Body, Rendering, Reply, leftover, merge
 from turnscript.apis.gemini.contents import MODEL, Writer, read_part
 from turnscript.apis.gemini.objects import ORIGIN, is_list, is_object, members_of, text_in, without
 from turnscript.apis.shared.answers import (
-    CUT_CALL,
     UNTOLD,
     Gathered,
     came_to_nothing,
@@ -36,7 +35,7 @@ from turnscript.apis.shared.answers import (
     plain_reason,
     read_count,
 )
-from turnscript.apis.shared.chunk_streams import ChunkAnswer, ChunkWriter, encoded
+from turnscript.apis.shared.chunk_streams import ChunkAnswer, ChunkWriter, encoded, lose_stop
 from turnscript.core.conversation import (
     Assistant,
     Extra,
@@ -399,10 +398,10 @@ class StreamWriter(ChunkWriter):
         candidate: Body = body[_CANDIDATES][0]
         extra = {} if rendering.foreign else dict(said.extra)
         rest = plain(extra.pop(_CANDIDATES)) if _CANDIDATES in extra else {}
-        candidate[_REASON] = _word(rendering, said.finish_reason, self._called)
-        if self._cut and candidate[_REASON] == "STOP":
-            rendering.lose("$.finish_reason", "approximated", f"MAX_TOKENS, because {CUT_CALL}")
-            candidate[_REASON] = "MAX_TOKENS"
+        word = plain_reason(rendering, said.finish_reason, called=self._called, cut=self._cut)
+        if word == STOP and self._called:
+            rendering.lose("$.finish_reason", "approximated", "an answer with a call ends for it here")
+        candidate[_REASON] = _WORDS.get(word, word)
         if _REASON in rest and _ENDS.get(rest[_REASON]) != said.finish_reason:
             del rest[_REASON]
         candidate |= {key: value for key, value in rest.items() if key != "content"}
@@ -412,13 +411,11 @@ class StreamWriter(ChunkWriter):
             if said.usage.cache_written:
                 rendering.lose("$.usage", "dropped", "tokens that a cache has taken are not told here")
         merge(body, extra)
-        if said.stop_sequence is not None:
-            rendering.lose("$.stop_sequence", "dropped", "which stop string was met cannot be said here")
+        lose_stop(rendering, said.stop_sequence, candidate)
         if rendering.foreign:
             lose_foreign(rendering.losses, rendering.target, said.extra, said.usage)
 
     def answer(self, response: Response) -> tuple[Body, list[Loss]]:
-        """The whole body of an answer, and what could not be said. Raises UpstreamError for one that failed."""
         check_end(response.finish_reason)
         parts: list[Any] = []
         self._cut = response.cut is not None
@@ -484,7 +481,6 @@ class StreamWriter(ChunkWriter):
             self._cut = self._cut or kind is ToolCall
             rendering.lose(f"items[{event.index}]", "approximated", came_to_nothing(said))
             return
-        part.at = part.at or f"items[{event.index}]"
         parts: list[Any] = []
         self._add(part, parts)
         if said:
@@ -494,7 +490,8 @@ class StreamWriter(ChunkWriter):
 
     def _finish(self, out: list[bytes], end: MessageEnd) -> None:
         rendering, body = self.rendering(end.origin), self._chunk([])
-        lose_id(rendering, end.id, self.id, named=self._reply.id is not None)
+        if self._reply.id is None:
+            lose_id(rendering, end.id, self.id)
         self._put_end(body, end, rendering)
         out.append(self._framed(encoded(body)))
 
@@ -506,18 +503,6 @@ class StreamWriter(ChunkWriter):
 
 
 _NO_SCORES = "how likely tokens were is not told here"
-
-
-def _word(rendering: Rendering, reason: str | None, called: bool) -> str:
-    if reason is None:
-        rendering.lose("$.finish_reason", "invented", "nobody said why the answer ended: STOP")
-        return "STOP"
-    word = plain_reason(rendering, reason)
-    if word == CALLED and not called:
-        rendering.lose("$.finish_reason", "approximated", "there is no call: said as the end")
-    elif word == STOP and called:
-        rendering.lose("$.finish_reason", "approximated", "an answer with a call ends for it here")
-    return _WORDS.get(word, word)
 
 
 def _usage(usage: Usage) -> Body:

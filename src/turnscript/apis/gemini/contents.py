@@ -14,6 +14,7 @@ from typing import Any
 
 from turnscript.apis.api import Body, Rendering
 from turnscript.apis.gemini.objects import is_list, is_object, kept, members_of, text_in, without
+from turnscript.apis.shared.thoughts import thought_texts
 from turnscript.core import message_groups as grouping
 from turnscript.core.call_pairing import call_ids
 from turnscript.core.conversation import (
@@ -36,10 +37,11 @@ from turnscript.core.conversation import (
     ToolResult,
     ToolsChange,
     User,
+    object_arguments,
     readable,
 )
 from turnscript.core.data_urls import is_data_url, split_data_url
-from turnscript.core.json_text import NULL, Json, read_list, read_object, safe_json_string
+from turnscript.core.json_text import NULL, Json, read_list, read_object
 from turnscript.core.json_text import is_object as is_object_text
 from turnscript.core.message_groups import group, hints, mark_turns
 from turnscript.core.signatures import VERSION
@@ -484,10 +486,8 @@ class Writer:
         return {"text": text} if text else None
 
     def _think(self, item: Thinking, parts: list[Any]) -> None:
-        texts = [part.text for part in item.content if isinstance(part, Text)]
-        for index, part in enumerate(item.content):
-            self.rendering.put_extra({}, part.extra, part_path(item, index))
-        texts = self._summed(item, texts)
+        self.rendering.lose_unplaced(item)
+        texts = thought_texts(self.rendering, item)
         own = self.rendering.proved or self.rendering.request.origin is None
         proof = item.seal or (item.signature if own else None)
         if item.signature is not None and proof is None:
@@ -501,20 +501,11 @@ class Writer:
         else:
             parts.append(written)
 
-    def _summed(self, item: Thinking, texts: list[str]) -> list[str]:
-        self.rendering.lose_unplaced(item)
-        if len(item.content) > 1 or len(item.content) != len(texts):
-            self.rendering.lose(item.at, "approximated", "its parts become one text")
-        if not item.summary:
-            return texts
-        if any(texts):
-            self.rendering.lose_member(item, "summary", "dropped", "a thought has its text or a summary here, not both")
-            return texts
-        self.rendering.lose_member(item, "summary", "approximated", "the summary stands for the thought")
-        return ["\n\n".join([part.text for part in item.summary if isinstance(part, Text)])]
-
     def _call(self, item: ToolCall, parts: list[Any]) -> None:
-        call: Body = {"name": self._name(item, item.name), "args": self._arguments(item)}
+        arguments, why = object_arguments(item)
+        if why:
+            self.rendering.lose(item.at, "approximated", why)
+        call: Body = {"name": self._name(item, item.name), "args": Json(arguments.encode())}
         if item.id is not None:
             call["id"] = item.id
         self.rendering.lose_unplaced(item)
@@ -523,16 +514,6 @@ class Writer:
     def _put(self, item: Item, parts: list[Any], written: Body) -> None:
         self.rendering.put_extra(written, item.extra, item.at)
         parts.append(written)
-
-    def _arguments(self, item: ToolCall) -> Any:
-        text = item.arguments.strip(" \t\r\n")
-        if item.custom or not (is_object_text(text) or not text):
-            why = "free text becomes" if item.custom else "arguments that are no JSON object become"
-            self.rendering.lose(item.at, "approximated", f"{why} an object with one string, 'input'")
-            return Json(f'{{"input":{safe_json_string(item.arguments)}}}'.encode())
-        if text != item.arguments or not text:
-            self.rendering.lose(item.at, "approximated", "arguments are an object here, and nothing around it")
-        return Json((text or "{}").encode())
 
     def _name(self, item: ToolCall | ToolResult, name: str) -> str:
         if item.namespace is None:
@@ -566,7 +547,7 @@ class Writer:
         if self._called is None:
             ids = call_ids(self.items)
             calls = [(ids[at], one) for at, one in enumerate(self.items) if isinstance(one, ToolCall)]
-            named = {id_: f"{call.namespace}__{call.name}" if call.namespace else call.name for id_, call in calls}
+            named = {id_: call.full_name for id_, call in calls}
             self._called = {id(one): named[ids[at]] for at, one in enumerate(self.items) if ids.get(at) in named}
         return self._called.get(id(item))
 

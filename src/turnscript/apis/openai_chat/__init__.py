@@ -31,35 +31,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from turnscript.apis.api import (
-    OFFICIAL,
-    SEED,
-    Api,
-    Body,
-    Option,
-    Rendering,
-    Reply,
-    StreamParser,
-    StreamRenderer,
-)
+from turnscript.apis.api import OFFICIAL, SEED, Body, Option, Rendering
 from turnscript.apis.openai_chat.objects import WORDS, AnyTool, Message
 from turnscript.apis.openai_chat.options import DEPRECATED, OPTIONS
 from turnscript.apis.openai_chat.reading import read_messages
 from turnscript.apis.openai_chat.response import OBJECTS, is_legacy
-from turnscript.apis.openai_chat.stream_reading import ORIGIN, Assembly, read_response
+from turnscript.apis.openai_chat.stream_reading import ORIGIN, Assembly
 from turnscript.apis.openai_chat.stream_writing import ChatStreamRenderer, join_choices
 from turnscript.apis.openai_chat.tools import read_tools, write_tools
 from turnscript.apis.openai_chat.writing import UNPLACED, Target, write_messages
 from turnscript.apis.serving import Serving, unasked, unseen
-from turnscript.apis.shared.answers import claims_choices, of_each_choice
+from turnscript.apis.shared.answers import claims_choices
+from turnscript.apis.shared.chunk_streams import ChoiceApi
 from turnscript.apis.shared.model_lists import model_body, model_list
-from turnscript.apis.shared.stream_reader import StreamReader
-from turnscript.core.conversation import Assistant, Request, Response
-from turnscript.core.error_object import encoded, error_body
-from turnscript.core.errors import InvalidRequest, TurnscriptError
+from turnscript.core.conversation import Assistant, Request
+from turnscript.core.errors import InvalidRequest
 from turnscript.core.json_text import Json
-from turnscript.core.losses import Loss
-from turnscript.core.payloads import Source
 
 
 def _unasked(request: Request) -> InvalidRequest | None:
@@ -67,7 +54,7 @@ def _unasked(request: Request) -> InvalidRequest | None:
     return unseen(items) if items else unasked("$.messages", "message")
 
 
-class OpenAIChat(Api):
+class OpenAIChat(ChoiceApi):
     """The Chat Completions API."""
 
     name = "openai-chat"
@@ -90,6 +77,7 @@ class OpenAIChat(Api):
     typed: ClassVar[Mapping[str, Any]] = {"messages": list[Message], "tools": list[AnyTool]}
     words = WORDS
     unplaced = UNPLACED
+    reader, writer = Assembly, ChatStreamRenderer
 
     def read(self, members: dict[str, Any], request: Request) -> None:
         """Messages and tools."""
@@ -118,14 +106,6 @@ class OpenAIChat(Api):
         """Any body with messages, unless another API knows its own signs in it."""
         return 1 if "messages" in members else 0
 
-    def parse_response(self, body: Source) -> Response:
-        """A whole answer; of several choices only the first."""
-        return read_response(body)
-
-    def parse_responses(self, body: Source) -> list[Response]:
-        """An answer for each choice."""
-        return of_each_choice(body, read_response)
-
     def claims_response(self, members: Mapping[str, Json]) -> int:
         """Choices with a message each."""
         return claims_choices(members, OBJECTS[0], "message")
@@ -134,23 +114,6 @@ class OpenAIChat(Api):
         """Choices with a delta each. An error without a type says the same in every API that has chunks."""
         bare = "error" in members and "type" not in members and "choices" not in members
         return 1 if bare else claims_choices(members, OBJECTS[1], "delta")
-
-    def write_response(self, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
-        """An answer with one choice, of the number that the reply says."""
-        return ChatStreamRenderer(self, request, reply, response).answer(response)
-
-    def stream_parser(self) -> StreamParser:
-        """A parser of chunks."""
-        return StreamReader(Assembly())
-
-    def write_stream(self, request: Request, reply: Reply) -> StreamRenderer:
-        """A writer of chunks."""
-        return ChatStreamRenderer(self, request, reply)
-
-    def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:
-        """Status and body of an error."""
-        status, body = error_body(error)
-        return status, encoded(body)
 
 
 def _mark_open(request: Request, members: Mapping[str, Any]) -> None:

@@ -34,8 +34,6 @@ from turnscript.apis.openai_chat.objects import (
     ImageUrl,
     RefusalPart,
     TextPart,
-    given,
-    kept,
     with_inner,
 )
 from turnscript.core.conversation import (
@@ -59,7 +57,7 @@ from turnscript.core.json_text import Json, read_object
 from turnscript.core.message_groups import slot_of
 from turnscript.core.source_paths import content_path, part_path
 from turnscript.core.validation import kind_of
-from turnscript.core.wire import Reader, Verbatim
+from turnscript.core.wire import Reader, Verbatim, extra_of, given
 
 BREAKPOINT = "prompt_cache_breakpoint"
 _SHARED = (BREAKPOINT,)
@@ -79,14 +77,14 @@ def parts_of(content: Any) -> list[Part]:
 def _read_text(part: TextPart) -> Part:
     if part.rest is None and part.cache_control is UNSET and part.prompt_cache_breakpoint is UNSET:
         return Text(text=part.text)
-    return Text(text=part.text, extra=kept(part, "cache_control", BREAKPOINT))
+    return Text(text=part.text, extra=extra_of(part, "cache_control", BREAKPOINT))
 
 
 def _read_image(part: ImagePart) -> Part:
     if isinstance(part.image_url, str):
-        image, extra = ImageUrl(url=part.image_url), kept(part, BREAKPOINT)
+        image, extra = ImageUrl(url=part.image_url), extra_of(part, BREAKPOINT)
     else:
-        image, extra = part.image_url, with_inner(kept(part, BREAKPOINT), "image_url", part.image_url)
+        image, extra = part.image_url, with_inner(extra_of(part, BREAKPOINT), "image_url", part.image_url)
     detail = given(image.detail)
     media_type, data = split_data_url(image.url) or (None, None)
     if data is None:
@@ -95,12 +93,12 @@ def _read_image(part: ImagePart) -> Part:
 
 
 def _read_audio(part: AudioPart) -> Part:
-    extra = with_inner(kept(part, BREAKPOINT), "input_audio", part.input_audio)
+    extra = with_inner(extra_of(part, BREAKPOINT), "input_audio", part.input_audio)
     return Audio(data=part.input_audio.data, format=part.input_audio.format, extra=extra)
 
 
 def _read_file(part: FilePart) -> Part:
-    extra = with_inner(kept(part, BREAKPOINT), "file", part.file)
+    extra = with_inner(extra_of(part, BREAKPOINT), "file", part.file)
     file = part.file
     media_type, data = None, given(file.file_data)
     if data is not None:
@@ -112,7 +110,7 @@ def _read_file(part: FilePart) -> Part:
 
 
 def _read_refusal(part: RefusalPart) -> Part:
-    return Refusal(text=part.refusal, extra=kept(part))
+    return Refusal(text=part.refusal, extra=extra_of(part))
 
 
 def _read_verbatim(part: Verbatim) -> Part:

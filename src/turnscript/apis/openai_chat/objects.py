@@ -1,7 +1,7 @@
 """Owns the wire objects of a request: messages, content parts, tool calls and tools, the members that have a name.
 
 A few members that the model has no name for are declared all the same, verbatim: ordinary clients send them, and an
-undeclared member costs a second, slower reading of its whole message. `kept` puts them with the other unnamed ones.
+undeclared member costs a second, slower reading of its whole message. `extra_of` puts them with the other unnamed ones.
 """
 
 from __future__ import annotations
@@ -221,16 +221,6 @@ read_function: Reader[FunctionDefinition] = Reader(FunctionDefinition)
 # Unnamed members.
 
 
-def kept(wire: Wire, *names: str) -> Extra:
-    """The members of a wire object that the model has no name for: the undeclared ones, and the verbatim `names`."""
-    extra = dict(wire.rest) if wire.rest else {}
-    for name in names:
-        value = getattr(wire, name)
-        if value is not UNSET:
-            extra[name] = value
-    return extra
-
-
 def with_inner(extra: Extra, key: str, inner: Wire) -> Extra:
     """`extra` and, under `key`, the unnamed members of the object that stands there."""
     if inner.rest:
@@ -241,8 +231,3 @@ def with_inner(extra: Extra, key: str, inner: Wire) -> Extra:
 def encoded(value: object) -> Json:
     """A value that was read typed as JSON text again, for `extra`."""
     return Json(msgspec.json.encode(value))
-
-
-def given(value: str | UnsetType) -> str | None:
-    """A member that may be absent, in the model's terms."""
-    return None if value is UNSET else value

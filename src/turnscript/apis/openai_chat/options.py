@@ -14,7 +14,7 @@ from turnscript.apis.api import THOUGHTS, Body, Option, Rendering, leftover, obj
 from turnscript.apis.shared.settings import STOP, effort_for
 from turnscript.apis.shared.tool_choices import left_choice, offers_none, read_word, write_word
 from turnscript.core.conversation import Extra, Request, ResponseFormat, ToolChoice
-from turnscript.core.json_text import Json, plain, read_list, read_object
+from turnscript.core.json_text import Json, members_in, plain, read_list, read_object
 from turnscript.core.wire import Reader, Verbatim, Wire, mismatch
 
 DEPRECATED = ("max_tokens", "function_call")
@@ -134,7 +134,7 @@ def _nested_tools(tools: Json | None) -> Any:
 
 
 def _nested_tool(tool: Json) -> Any:
-    members = read_object(tool) if bytes(tool)[:1] == b"{" else {}
+    members = members_in(tool)
     type_ = plain(members["type"]) if "type" in members else None
     if type_ not in ("function", "custom") or type_ in members:
         return tool

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from turnscript.apis.api import extra_of, leftover
+from turnscript.apis.api import leftover
 from turnscript.apis.openai_chat.content import apart, parts_of
 from turnscript.apis.openai_chat.objects import (
     NOTHING,
@@ -27,8 +27,6 @@ from turnscript.apis.openai_chat.objects import (
     ToolMessage,
     UserMessage,
     encoded,
-    given,
-    kept,
     read_message,
     with_inner,
 )
@@ -53,7 +51,7 @@ from turnscript.core.json_text import Json, plain, read_list
 from turnscript.core.losses import Indexed
 from turnscript.core.message_groups import hints, mark_turns
 from turnscript.core.source_paths import says_nothing
-from turnscript.core.wire import Verbatim, Wire, mismatch, missing
+from turnscript.core.wire import Verbatim, Wire, extra_of, given, mismatch, missing
 
 
 def read_messages(value: Any, request: Request) -> None:
@@ -126,12 +124,12 @@ def _read_developer(message: DeveloperMessage, at: str, items: list[Item]) -> No
 
 def _read_system(message: SystemMessage | DeveloperMessage, at: str, items: list[Item], role: str = "system") -> None:
     content, name = _content(message), given(message.name)
-    items.append(System(content=content, role=role, name=name, extra=extra_of(message.rest), at=at))
+    items.append(System(content=content, role=role, name=name, extra=extra_of(message), at=at))
 
 
 def _read_user(message: UserMessage, at: str, items: list[Item]) -> None:
     content = _content(message)
-    items.append(User(content=content, name=given(message.name), extra=extra_of(message.rest), at=at))
+    items.append(User(content=content, name=given(message.name), extra=extra_of(message), at=at))
 
 
 def _read_tool(message: ToolMessage, at: str, items: list[Item]) -> None:
@@ -140,13 +138,13 @@ def _read_tool(message: ToolMessage, at: str, items: list[Item]) -> None:
         name = plain(message.name)
     item = ToolResult(content=content, id=given(message.tool_call_id), name=name, at=at)
     if message.rest or message.name is not UNSET:
-        item.extra = kept(message, "name")
+        item.extra = extra_of(message, "name")
     items.append(item)
 
 
 def _read_function(message: FunctionMessage, at: str, items: list[Item]) -> None:
     content = _content(message)
-    items.append(ToolResult(content=content, name=given(message.name), extra=extra_of(message.rest), at=at))
+    items.append(ToolResult(content=content, name=given(message.name), extra=extra_of(message), at=at))
 
 
 def _read_unknown(message: Verbatim, at: str, items: list[Item]) -> None:
@@ -157,7 +155,7 @@ def _read_unknown(message: Verbatim, at: str, items: list[Item]) -> None:
 
 
 def _read_assistant(message: AssistantMessage, at: str, items: list[Item]) -> None:
-    extra = kept(message, "annotations") if message.rest or message.annotations is not UNSET else {}
+    extra = extra_of(message, "annotations") if message.rest or message.annotations is not UNSET else {}
     found: list[Item] = []
     thinking = _thinking(message, at, extra)
     if thinking is not None:
@@ -230,7 +228,7 @@ def _add_member_parts(message: AssistantMessage, at: str, content: list[Part]) -
     if isinstance(sound, AudioReference) and not _is_silent(sound):
         if sound.id is UNSET:
             raise missing(f"{at}.audio", "id", "a string")
-        content.append(Audio(id=sound.id, extra=extra_of(sound.rest)))
+        content.append(Audio(id=sound.id, extra=extra_of(sound)))
     if isinstance(message.refusal, str) and message.refusal:
         content.append(Refusal(text=message.refusal))
 
@@ -268,7 +266,7 @@ def _completed(call: ToolCall, entry: FunctionCall | CustomCall, key: str, inner
     if entry.index is not UNSET and bytes(entry.index) != b"%d" % place:
         call.extra = {"index": entry.index}
     if entry.rest or inner.rest:
-        call.extra = with_inner(call.extra | extra_of(entry.rest), key, inner)
+        call.extra = with_inner(call.extra | extra_of(entry), key, inner)
     return call
 
 
@@ -277,7 +275,7 @@ def _read_unknown_call(entry: Verbatim, at: str, _place: int) -> Item:
 
 
 def _read_legacy_call(call: LegacyCall, at: str) -> Item:
-    return ToolCall(name=call.name, arguments=_arguments(call), id=given(call.id), extra=extra_of(call.rest), at=at)
+    return ToolCall(name=call.name, arguments=_arguments(call), id=given(call.id), extra=extra_of(call), at=at)
 
 
 _CALL_READERS: dict[type, Callable[[Any, str, int], Item]] = {

@@ -24,8 +24,8 @@ from turnscript.apis.api import Body, Rendering, Reply
 from turnscript.apis.openai_chat.content import entry, is_within, piece, written_parts
 from turnscript.apis.openai_chat.objects import BOTH
 from turnscript.apis.openai_chat.stream_reading import COMPLETE, LEGACY_CALL, REASONING
+from turnscript.apis.openai_chat.writing import Order
 from turnscript.apis.shared.answers import (
-    CUT_CALL,
     UNTOLD,
     free_text,
     is_whole,
@@ -33,6 +33,7 @@ from turnscript.apis.shared.answers import (
     plain_reason,
 )
 from turnscript.apis.shared.citations import take_pages, wrapped
+from turnscript.apis.shared.thoughts import thought_texts
 from turnscript.core.conversation import (
     Assistant,
     Extra,
@@ -44,9 +45,10 @@ from turnscript.core.conversation import (
     Text,
     Thinking,
     ToolCall,
+    in_object,
 )
-from turnscript.core.finish_reasons import CALLED, LENGTH, STOP
-from turnscript.core.json_text import is_object, safe_json_string
+from turnscript.core.finish_reasons import CALLED
+from turnscript.core.json_text import is_object
 from turnscript.core.message_groups import slot_of
 from turnscript.core.source_paths import not_here, part_path
 from turnscript.core.validation import text_only
@@ -60,27 +62,13 @@ def is_legacy(request: Request) -> bool:
 OBJECTS = ("chat.completion", "chat.completion.chunk")
 
 
-class Order:
-    """Reports what one message cannot say of the order of its parts, and what its end makes of its calls."""
+class AnswerOrder(Order):
+    """Reports besides what the end of an answer makes of its calls."""
 
     def __init__(self, rendering: Rendering) -> None:
-        self._rendering = rendering
-        self._before: set[str] = set()
+        super().__init__(rendering)
         self._broken: list[str] = []  # calls that look as if they were cut off
         self._last = ""  # the last one, where it is of free text, which may go on
-
-    def note(self, kind: str, at: str) -> None:
-        """One more part: `thinking`, `text`, `refusal` or `call`."""
-        before = self._before
-        if kind == "thinking" and before - {"thinking"}:
-            self._rendering.lose(at, "moved", "one message holds its thinking before all else")
-        elif kind in ("text", "refusal") and "call" in before:
-            self._rendering.lose(at, "moved", "one message holds its text before its calls")
-        elif kind in before and kind != "call":
-            self._rendering.lose(at, "approximated", f"joined with the {kind} before it in one message")
-        elif kind == "text" and "refusal" in before:
-            self._rendering.lose(at, "moved", "one message holds its text before its refusal")
-        before.add(kind)
 
     def call(self, item: ToolCall, arguments: str, *, custom: bool = False) -> None:
         """One more call, with what is written of its arguments."""
@@ -96,47 +84,6 @@ class Order:
         for at in [*self._broken, *([self._last] if self._last else [])]:
             self._rendering.lose(at, "approximated", "who reads this must take the call for one that was cut off")
 
-    def part(self) -> None:
-        """A thought in the content, which parts the text before it from the one behind."""
-        self._before.discard("text")
-
-
-def lose_thinking(rendering: Rendering, item: Thinking) -> None:
-    """Report what is lost of a thought besides its text."""
-    proof = "only the API that made it can read it"
-    members = (("signature", proof), ("redacted", proof), ("encrypted", proof), ("id", "thinking has no id here"))
-    for member, detail in members:
-        if getattr(item, member) is not None:
-            rendering.lose(f"{item.at}.{member}", "dropped", detail)
-    if item.of != "reason":
-        rendering.lose(f"{item.at}.kind", "dropped", f"thinking has no kinds here, such as {item.of!r}")
-    if item.summary and item.content:
-        rendering.lose(f"{item.at}.summary", "dropped", "the thinking itself is sent")
-    elif item.summary:
-        rendering.lose(f"{item.at}.summary", "approximated", "sent as the thinking itself")
-    for index, part in enumerate(item.content):
-        rendering.put_extra({}, part.extra, part_path(item, index))
-    rendering.put_extra({}, item.extra, item.at)
-
-
-def thought(item: Thinking) -> str:
-    """The text of a thought; a summary stands in for a text that is not there."""
-    if item.content:
-        return "".join([part.text for part in item.content if isinstance(part, Text)])
-    return "\n\n".join([part.text for part in item.summary if isinstance(part, Text)])
-
-
-def lose_spoken(rendering: Rendering, item: Assistant) -> None:
-    """Report what is lost of a text besides what it says."""
-    for member in ("id", "phase", "name"):
-        if getattr(item, member) is not None:
-            rendering.lose(f"{item.at}.{member}", "dropped", f"the message of an answer has no {member} here")
-
-
-def as_function(item: ToolCall) -> str:
-    """The arguments of a call where it can only be a function's: free text becomes the argument `input`."""
-    return f'{{"input":{safe_json_string(item.arguments)}}}' if item.custom else item.arguments
-
 
 def _is_no_text(piece: Any) -> bool:
     return type(piece) is not str
@@ -150,7 +97,7 @@ class Message:
     """
 
     def __init__(self, rendering: Rendering, request: Request, reply: Reply, *, whole: bool = False) -> None:
-        self.order = Order(rendering)
+        self.order = AnswerOrder(rendering)
         self.calls = 0
         self.speaks = self.cut = False
         self.legacy = is_legacy(request)
@@ -175,15 +122,7 @@ class Message:
     def end(self, rendering: Rendering, reason: str | None) -> str:
         """Return why the answer ended, in this API's words, and report what that makes of the calls. With a call that
         was told and is not whole it is no good end."""
-        word = plain_reason(rendering, reason) if reason is not None else CALLED if self.calls else STOP
-        if reason is None:
-            rendering.lose("$.finish_reason", "invented", f"nobody said why the answer ended: {word}")
-        if word == CALLED and not self.calls:
-            rendering.lose("$.finish_reason", "approximated", "there is no call: said as the end")
-            word = STOP
-        if self.cut and word in COMPLETE:
-            rendering.lose("$.finish_reason", "approximated", f"{LENGTH!r}, because {CUT_CALL}")
-            word = LENGTH
+        word = plain_reason(rendering, reason, called=self.calls > 0, cut=self.cut)
         self.order.end(word)
         return LEGACY_CALL if word == CALLED and self.legacy else word
 
@@ -245,13 +184,14 @@ class Message:
 
     def _thought(self, item: Thinking, said: bool) -> list[Body]:
         rendering = self._rendering
-        lose_thinking(rendering, item)
+        rendering.lose_unplaced(item)
         if is_within(item) and not rendering.foreign:
             self.order.part()
             if not said:
                 return [{"content": [entry(rendering, item)]}]
             return [{"content": [piece([], item.extra)]}] if item.extra else []
-        text = thought(item)
+        text = "".join(thought_texts(rendering, item))
+        rendering.put_extra({}, item.extra, item.at)
         if text or said:
             self.order.note("thinking", item.at)
         if said or not text:
@@ -262,7 +202,7 @@ class Message:
 
     def _spoken(self, item: Assistant, said: tuple[type, ...]) -> list[Body]:
         rendering, deltas = self._rendering, list[Body]()
-        lose_spoken(rendering, item)
+        rendering.lose_unplaced(item)
         self._keep(self._extra, item.extra, item.at)
         for index, given in enumerate(item.content):
             at, part, pages = part_path(item, index), given, list[Body]()
@@ -310,7 +250,7 @@ class Message:
             return []
         id_, name = self.call_head(item)
         custom = self._whole and not (legacy or cut) and (item.custom or name in self._free)
-        arguments = as_function(item)
+        arguments = in_object(item.arguments) if item.custom else item.arguments
         if custom:
             arguments = item.arguments if item.custom else free_text(item, f"{item.at}.arguments", rendering.losses)
         elif item.custom:
@@ -332,12 +272,8 @@ class Message:
 
     def call_head(self, item: ToolCall) -> tuple[str, str]:
         """Return the id and the name of the next call, as they are written."""
-        rendering, place = self._rendering, self.calls
+        place = self.calls
         self.calls += 1
-        if item.item_id is not None:
-            rendering.lose(f"{item.at}.item_id", "dropped", "a call has one id here, that of its result")
-        name = item.name
-        if item.namespace is not None:
-            rendering.lose(f"{item.at}.namespace", "renamed", "tools have no namespaces here: it begins the name")
-            name = f"{item.namespace}__{item.name}"
-        return item.id if item.id is not None else made_id("call_", self._request, place, item.name), name
+        self._rendering.lose_unplaced(item)
+        made = made_id("call_", self._request, place, item.name) if item.id is None else item.id
+        return made, item.full_name

@@ -22,11 +22,11 @@ from typing import ClassVar
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from turnscript.apis.api import extra_of, leftover
+from turnscript.apis.api import leftover
 from turnscript.apis.openai_chat.content import WITHIN, is_plain, parts_of, thought_of
 from turnscript.apis.openai_chat.objects import BOTH, Content
 from turnscript.apis.shared.answers import Counts, Gathered, nameless
-from turnscript.apis.shared.chunk_streams import ChoiceAnswer
+from turnscript.apis.shared.chunk_streams import ChoiceAnswer, Told, ToldChoice, said_by
 from turnscript.apis.shared.stream_reader import Parts
 from turnscript.core.conversation import (
     Assistant,
@@ -44,10 +44,9 @@ from turnscript.core.conversation import (
 )
 from turnscript.core.errors import InvalidRequest
 from turnscript.core.finish_reasons import CALLED, FILTERED, STOP
-from turnscript.core.json_text import Json, is_object, json_string, plain, read_object
-from turnscript.core.payloads import Source, body_bytes
+from turnscript.core.json_text import Json, is_object, json_string, members_in, plain
 from turnscript.core.source_paths import says_nothing
-from turnscript.core.wire import Reader, Wire
+from turnscript.core.wire import Reader, Wire, extra_of
 
 ORIGIN = "openai-chat"
 COUNTS = Counts("prompt_tokens", "completion_tokens")
@@ -94,29 +93,17 @@ class Piece(Wire):
     audio: Json | UnsetType = UNSET
 
 
-class Choice(Wire):
+class Choice(ToldChoice):
     """A choice of a whole answer (`message`) or of a chunk (`delta`)."""
 
-    index: int | UnsetType | None = UNSET
     message: Piece | UnsetType | None = UNSET
     delta: Piece | UnsetType | None = UNSET
-    finish_reason: str | UnsetType | None = UNSET
-    logprobs: Json | UnsetType = UNSET
-    stop_reason: Json | UnsetType = UNSET
-    matched_stop: Json | UnsetType = UNSET
 
 
-class Answer(Wire):
+class Answer(Told):
     """A whole answer, or a chunk of one."""
 
-    id: str | UnsetType | None = UNSET
-    object: Json | UnsetType = UNSET
-    created: Json | UnsetType = UNSET
-    model: str | UnsetType | None = UNSET
     choices: list[Choice] | UnsetType | None = UNSET
-    usage: Json | UnsetType = UNSET
-    error: Json | UnsetType = UNSET
-    system_fingerprint: Json | UnsetType = UNSET
     service_tier: Json | UnsetType = UNSET
     obfuscation: Json | UnsetType = UNSET
 
@@ -333,7 +320,7 @@ class Lanes:
             lane.type = piece.type
         elif not lane.type and isinstance(piece.custom, PieceOfCustom):
             lane.type = "custom"
-        lane.rest.add(extra_of(piece.rest).items())
+        lane.rest.add(extra_of(piece).items())
         if isinstance(piece.function, PieceOfFunction):
             self._inner(lane, piece.function, piece.function.arguments)
         if isinstance(piece.custom, PieceOfCustom):
@@ -389,7 +376,7 @@ class Lanes:
         elif piece.name and piece.name != lane.name:
             self.issue("call_name", f"a call changed its name from {lane.name!r} to {piece.name!r}: the first counts")
         lane.member = lane.member or ("custom" if isinstance(piece, PieceOfCustom) else "function")
-        lane.inner.add(extra_of(piece.rest).items())
+        lane.inner.add(extra_of(piece).items())
         if lane is self._current and lane.index < 0:
             self._begin(lane)
         if isinstance(text, str):
@@ -475,7 +462,6 @@ _LOOKS = 16
 
 
 _NULL = Json(b"null")
-_EMPTY = (_NULL, Json(b"[]"))
 _SAYS = ("content", "refusal", "reasoning_content", "tool_calls", "function_call")
 """The members of a delta that are content; a piece that says nothing has them empty, null or not at all."""
 
@@ -496,7 +482,7 @@ class Assembly(ChoiceAnswer):
         super().__init__(is_whole)
         self._lanes = Lanes(self.parts)
         self._thoughts: list[str] = []  # in `reasoning_content`: some servers say all of it again in `reasoning`
-        self.twice = False  # whether they did
+        self._twice = False  # whether they did
         self._message_rest = Gathered(texts=True)
 
     def conclude(self) -> Extra:
@@ -505,8 +491,8 @@ class Assembly(ChoiceAnswer):
         if reason == CALLED and not self._lanes.called:
             self.note("missing_call", "the answer ended for a call of a tool, and there is none in it")
         choice, message = self.rest.joined(), self._message_rest.joined()
-        self.twice = REASONING in message and plain(message[REASONING]) == "".join(self._thoughts)
-        if self.twice:
+        self._twice = REASONING in message and plain(message[REASONING]) == "".join(self._thoughts)
+        if self._twice:
             del message[REASONING]
         if message:
             choice["message"] = leftover(message)
@@ -520,12 +506,16 @@ class Assembly(ChoiceAnswer):
             self._piece(piece, whole=piece is choice.message)
         elif not (choice.finish_reason or choice.rest):
             self.note("missing_delta", "the server sent a chunk that says nothing")
-        self.reason = choice.finish_reason or self.reason
-        if choice.finish_reason == STOP:
-            for value in (choice.stop_reason, choice.matched_stop):
-                if value is not UNSET and bytes(value)[:1] == b'"':
-                    self.said.stop_sequence = plain(value)
-        self.rest.add(_said(choice, "logprobs", "stop_reason", "matched_stop"))
+
+    def completed(self, response: Response, choice: Choice) -> Response:
+        message = choice.message
+        if not (message or choice.finish_reason == FILTERED):  # of which Azure leaves no message
+            raise InvalidRequest("required, but missing; expected a message", path="$.choices[0].message")
+        if self._twice:
+            next(item for item in response.items if isinstance(item, Thinking)).hints = Hints(slot=BOTH)
+        if message and (message.content is None or message.content is UNSET):
+            _note_null(response)
+        return response
 
     def _told_in(self, choice: Choice) -> Piece | None:
         """What a choice says: its message in a whole answer, its delta in a chunk.
@@ -542,7 +532,7 @@ class Assembly(ChoiceAnswer):
 
     def _piece(self, piece: Piece, whole: bool) -> None:
         lanes = self._lanes
-        rest = [(name, value) for name, value in _said(piece, "annotations", "audio") if not _no_sound(name, value)]
+        rest = [(name, value) for name, value in said_by(piece, "annotations", "audio") if not _no_sound(name, value)]
         if isinstance(piece.reasoning_content, str):
             lanes.add("reasoning_content", piece.reasoning_content)
             self._thoughts += [piece.reasoning_content] if piece.reasoning_content else []
@@ -579,48 +569,15 @@ class Assembly(ChoiceAnswer):
                 self._lanes.add_part(part)
 
 
-def read_response(source: Source) -> Response:
-    """A whole answer. Raises InvalidRequest for what is none, UpstreamError for an error."""
-    assembly = Assembly(is_whole=True)
-    answer = assembly.checked(Json(body_bytes(source)))
-    for index, choice in enumerate(answer.choices):
-        choice.index = choice.index or index
-        if not (index or choice.message or choice.finish_reason == FILTERED):  # of which Azure leaves no message
-            raise InvalidRequest("required, but missing; expected a message", path="$.choices[0].message")
-    answer.choices[0].index = 0
-    assembly.add(answer)
-    assembly.finish()
-    response = assembly.response()
-    if assembly.twice:
-        next(item for item in response.items if isinstance(item, Thinking)).hints = Hints(slot=BOTH)
-    message = answer.choices[0].message
-    if isinstance(message, Piece) and (message.content is None or message.content is UNSET):
-        _note_null(response)
-    return response
-
-
 def _note_null(response: Response) -> None:
     """The message has no text, not even an empty one: that is kept where something else of it is."""
     items = response.items
     if all(isinstance(item, Thinking) for item in items) and (items or "choices" in response.extra):
-        choice = read_object(response.extra.get("choices", b"{}"))
-        message = read_object(choice["message"]) if "message" in choice else {}
+        choice = members_in(response.extra.get("choices"))
+        message = members_in(choice.get("message"))
         message["content"] = Json(b"null")
         response.extra["choices"] = leftover(choice | {"message": leftover(message)})
 
 
 def _no_sound(name: str, value: Json) -> bool:
     return name == "audio" and says_nothing(value)
-
-
-def _said(wire: Wire, *names: str) -> list[tuple[str, Json]]:
-    """The unnamed members, without those that say nothing: an official member that is null or an empty list."""
-    said: list[tuple[str, Json]] = []
-    if wire.rest:  # where a null of a member with a name may be as well
-        official = type(wire).__struct_fields__
-        said += [(name, value) for name, value in wire.rest.items() if name not in official or value not in _EMPTY]
-    for name in names:
-        value = getattr(wire, name)
-        if value is not UNSET and value not in _EMPTY:
-            said.append((name, value))
-    return said

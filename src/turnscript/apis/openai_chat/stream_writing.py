@@ -27,7 +27,7 @@ from turnscript.apis.shared.chunk_streams import ChoiceWriter, encoded, lose_sto
 from turnscript.core.conversation import Assistant, Item, Refusal, Request, Response, Text, Thinking, ToolCall
 from turnscript.core.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, ScoredDelta
 from turnscript.core.finish_reasons import check_end
-from turnscript.core.json_text import Json, read_list, read_object
+from turnscript.core.json_text import Json, members_in, read_list, read_object
 from turnscript.core.logprobs import TokenLogprob
 from turnscript.core.losses import Loss
 from turnscript.core.message_groups import slot_of
@@ -155,8 +155,6 @@ class ChatStreamRenderer(ChoiceWriter):
             said = said or begun is not None
             self._rendering.lose(f"items[{index}]", "approximated", came_to_nothing(said))
             return
-        if not part.at:
-            part.at = f"items[{index}]"
         if begun is not None and isinstance(part, ToolCall):
             self._end_call(out, part, *begun)
             return
@@ -220,7 +218,6 @@ class ChatStreamRenderer(ChoiceWriter):
         out.append(self.last(last, end, choice))
 
     def answer(self, response: Response) -> tuple[Body, list[Loss]]:
-        """The whole body of an answer, and what could not be said. Raises UpstreamError for one that failed."""
         check_end(response.finish_reason)
         rendering, message = self._rendering, self._message
         for item in response.items:
@@ -228,9 +225,9 @@ class ChatStreamRenderer(ChoiceWriter):
         if response.cut is not None:
             message.add(response.cut, cut=True)
         reason = message.end(rendering, response.finish_reason)
-        rest = read_object(response.extra["choices"]) if "choices" in response.extra and not rendering.foreign else {}
+        rest = {} if rendering.foreign else members_in(response.extra.get("choices"))
         choice: Body = {"index": index_of(rest, self._reply.choice), "message": message.body(), "finish_reason": reason}
-        if "message" in rest and "content" in read_object(rest["message"]):
+        if "content" in members_in(rest.get("message")):
             choice["message"]["content"] = choice["message"]["content"] or None
         merge(choice, rest)
         choice["message"].setdefault("annotations", [])

@@ -15,23 +15,22 @@ from typing import Any
 
 from msgspec import UNSET
 
-from turnscript.apis.api import Body, Rendering, extra_of, leftover
+from turnscript.apis.api import Body, Rendering, leftover
 from turnscript.apis.openai_chat.objects import (
     NULL,
     NULL_TEXT,
     CustomTool,
     FunctionDefinition,
     FunctionTool,
-    given,
     read_function,
     read_tool,
 )
 from turnscript.apis.openai_chat.writing import Target
 from turnscript.apis.shared.tool_choices import inner_tools, offered_tools
 from turnscript.core.conversation import Extra, Request, Tool
-from turnscript.core.json_text import Json, plain, read_list, read_object
+from turnscript.core.json_text import Json, members_in, plain, read_list, read_object
 from turnscript.core.losses import Indexed
-from turnscript.core.wire import Verbatim, mismatch
+from turnscript.core.wire import Verbatim, extra_of, given, mismatch
 
 _SLOT = "slot"
 _FUNCTIONS = "functions"
@@ -68,7 +67,7 @@ def _read_tool(value: Any, at: str) -> Tool:
     if type(wire) is FunctionTool:
         tool = _of_definition(wire.function)
         if wire.rest:
-            tool.envelope = extra_of(wire.rest)
+            tool.envelope = extra_of(wire)
         return tool
     if type(wire) is CustomTool:
         return _read_custom(wire)
@@ -98,7 +97,7 @@ def _of_definition(function: FunctionDefinition) -> Tool:
     if function.strict is not UNSET:
         tool.strict = function.strict
     if function.rest or (tool.parameters is not None and bytes(tool.parameters) == NULL_TEXT):
-        _keep_rest(tool, extra_of(function.rest))
+        _keep_rest(tool, extra_of(function))
     return tool
 
 
@@ -112,18 +111,18 @@ def _keep_rest(tool: Tool, rest: Extra) -> None:
 def _read_custom(wire: CustomTool) -> Tool:
     custom = wire.custom
     tool = Tool(name=custom.name, description=given(custom.description), type="custom")
-    tool.extra = extra_of(custom.rest)
+    tool.extra = extra_of(custom)
     if custom.format is not UNSET:
         tool.format = _flat_format(custom.format, tool.extra)
-    tool.envelope = extra_of(wire.rest)
+    tool.envelope = extra_of(wire)
     return tool
 
 
 def _flat_format(value: Json, extra: Extra) -> Json | None:
     """A format without its inner `grammar` object. Unnamed members, and a format of another form, go to `extra`."""
-    members = read_object(value) if bytes(value)[:1] == b"{" else {}
+    members = members_in(value)
     inner = members.get("grammar", NULL)
-    grammar = read_object(inner) if bytes(inner)[:1] == b"{" else {}
+    grammar = members_in(inner)
     kind = members.get("type", NULL)
     if bytes(kind) == b'"text"':
         flat, rest = {"type": kind}, {key: one for key, one in members.items() if key != "type"}
@@ -223,7 +222,7 @@ def _write_custom(rendering: Rendering, tool: Tool, at: str, prefix: str) -> Bod
 
 def _nested_format(value: Json) -> Any:
     """A format with the inner `grammar` object that this API wants; any other as it is."""
-    members: Body = dict(read_object(value)) if bytes(value)[:1] == b"{" else {}
+    members: Body = dict(members_in(value))
     if "type" not in members or plain(members["type"]) != "grammar" or "grammar" in members:
         return members or value
     nested: Body = {}

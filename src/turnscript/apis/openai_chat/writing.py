@@ -73,7 +73,8 @@ UNPLACED = Unplaced(
         },
         Document: {"context": "a file has no context"},
         ThinkingMode: {"display": "how thinking is shown cannot be said here"},
-    }
+    },
+    answers={Assistant: {"name": "the message of an answer has no name here"}},
 )
 
 
@@ -157,27 +158,47 @@ def write_assistant(target: Target, members: Sequence[Item]) -> list[Body]:
     return [message] if called or spoken or len(message) > 2 else []
 
 
+class Order:
+    """Reports what one message cannot say of the order of its parts."""
+
+    __slots__ = ("_before", "_rendering")
+
+    def __init__(self, rendering: Rendering) -> None:
+        self._rendering = rendering
+        self._before: set[str] = set()
+
+    def note(self, kind: str, at: str) -> None:
+        """One more part: `thinking`, `text`, `refusal` or `call`."""
+        before = self._before
+        if kind == "thinking" and before - {"thinking"}:
+            self._rendering.lose(at, "moved", "one message holds its thinking before all else")
+        elif kind in ("text", "refusal") and "call" in before:
+            self._rendering.lose(at, "moved", "one message holds its text before its calls")
+        elif kind in before and kind != "call":
+            self._rendering.lose(at, "approximated", f"joined with the {kind} before it in one message")
+        elif kind == "text" and "refusal" in before:
+            self._rendering.lose(at, "moved", "one message holds its text before its refusal")
+        before.add(kind)
+
+    def part(self) -> None:
+        """A thought in the content, which parts the text before it from the one behind."""
+        self._before.discard("text")
+
+
+_KINDS = {Assistant: "text", Thinking: "thinking"}
+
+
 def _ordered(target: Target, members: Sequence[Item]) -> tuple[list[Thinking], list[Assistant], list[Item]]:
     """The members by kind; what has to move in front of another is reported, and what is joined with its like."""
-    thoughts: list[Thinking] = []
-    spoken: list[Assistant] = []
-    calls: list[Item] = []
-    for item in members:
-        if type(item) is Assistant:
-            if calls:
-                target.rendering.lose(item.at, "moved", "one message holds its text before its calls")
-            elif spoken:
-                target.rendering.lose(item.at, "approximated", "joined with the text before it in one message")
-            spoken.append(item)
-        elif type(item) is Thinking:
-            if calls or spoken:
-                target.rendering.lose(item.at, "moved", "one message holds its thinking before all else")
-            elif thoughts:
-                target.rendering.lose(item.at, "approximated", "joined with the thinking before it in one message")
-            thoughts.append(item)
-        else:
-            calls.append(item)
-    return thoughts, spoken, calls
+    if len(members) > 1:
+        order = Order(target.rendering)
+        for item in members:
+            order.note(_KINDS.get(type(item), "call"), item.at)
+    return (
+        [item for item in members if type(item) is Thinking],
+        [item for item in members if type(item) is Assistant],
+        [item for item in members if type(item) not in _KINDS],
+    )
 
 
 # Thinking.
@@ -307,7 +328,7 @@ def _entry(target: Target, item: ToolCall) -> Body:
 
 def _name(target: Target, item: ToolCall) -> str:
     target.rendering.lose_unplaced(item)
-    return item.name if item.namespace is None else f"{item.namespace}__{item.name}"
+    return item.full_name
 
 
 def _seed_calls(target: Target, calls: Sequence[Item]) -> list[Body]:

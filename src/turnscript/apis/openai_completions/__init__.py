@@ -19,34 +19,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from turnscript.apis.api import (
-    Api,
-    Body,
-    Option,
-    Rendering,
-    Reply,
-    StreamParser,
-    StreamRenderer,
-    object_setting,
-    setting,
-)
-from turnscript.apis.openai_completions.answer import (
-    OBJECT,
-    ORIGIN,
-    Assembly,
-    CompletionStreamRenderer,
-)
+from turnscript.apis.api import Body, Option, Rendering, object_setting, setting
+from turnscript.apis.openai_completions.answer import OBJECT, ORIGIN, Assembly, CompletionStreamRenderer
 from turnscript.apis.serving import Serving
-from turnscript.apis.shared.answers import claims_choices, of_each_choice, of_first_choice
+from turnscript.apis.shared.answers import claims_choices
+from turnscript.apis.shared.chunk_streams import ChoiceApi
 from turnscript.apis.shared.model_lists import model_body, model_list
 from turnscript.apis.shared.settings import STOP
-from turnscript.apis.shared.stream_reader import StreamReader
-from turnscript.core.conversation import Item, Part, Request, Response, System, Text, User
-from turnscript.core.error_object import encoded, error_body
-from turnscript.core.errors import InvalidRequest, TurnscriptError
+from turnscript.core.conversation import Assistant, Item, Part, Request, System, Text, User
+from turnscript.core.errors import InvalidRequest
 from turnscript.core.json_text import Json, plain, read_list
-from turnscript.core.losses import Loss
-from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.source_paths import Unplaced, content_path, part_path
 from turnscript.core.validation import kind_of
 from turnscript.core.wire import Reader
@@ -91,6 +73,10 @@ WORDS = {
 
 _ALONE = dict.fromkeys(("name", "id"), "a prompt has no such member")
 _ROLE = "there is no role {!r}: written as the system text"
+UNPLACED = Unplaced(
+    {System: {"role": ("approximated", _ROLE), **_ALONE}, User: _ALONE},
+    answers={Assistant: dict.fromkeys(("name", "id", "phase"), "a text has no such member here")},
+)
 
 OPTIONS: tuple[Option, ...] = (
     setting("model", "model", str),
@@ -119,7 +105,7 @@ def _unasked(request: Request) -> InvalidRequest | None:
     return InvalidRequest(message, path="$.prompt", expected="a prompt")
 
 
-class OpenAICompletions(Api):
+class OpenAICompletions(ChoiceApi):
     """The legacy completions API."""
 
     name = "openai-completions"
@@ -131,7 +117,8 @@ class OpenAICompletions(Api):
     )
     options: ClassVar[Sequence[Option]] = OPTIONS
     words = WORDS
-    unplaced = Unplaced({System: {"role": ("approximated", _ROLE), **_ALONE}, User: _ALONE})
+    unplaced = UNPLACED
+    reader, writer = Assembly, CompletionStreamRenderer
 
     def read(self, members: dict[str, Json], request: Request) -> None:
         """The prompt, and the system text before it. What is not one text stays with the unnamed members."""
@@ -175,42 +162,9 @@ class OpenAICompletions(Api):
             return 0
         return 1 if bytes(prompt)[:1] in (b'"', b"[") else 0
 
-    def parse_response(self, body: Source) -> Response:
-        """A whole answer; of several choices only the first."""
-        return of_first_choice(body, self._parse_one)
-
-    def _parse_one(self, body: Source) -> Response:
-        """A whole answer with one choice."""
-        return Assembly(is_whole=True).whole(Json(body_bytes(body)))
-
-    def parse_responses(self, body: Source) -> list[Response]:
-        """An answer for each choice."""
-        return of_each_choice(body, self._parse_one)
-
     def claims_response(self, members: Mapping[str, Json]) -> int:
         """Choices with a text each."""
         return claims_choices(members, OBJECT, "text")
-
-    def claims_event(self, name: str, members: Mapping[str, Json]) -> int:
-        """The same: a chunk has the shape of a whole answer."""
-        return self.claims_response(members)
-
-    def write_response(self, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
-        """An answer with one choice."""
-        return CompletionStreamRenderer(self, request, reply, response).answer(response)
-
-    def stream_parser(self) -> StreamParser:
-        """A parser of chunks."""
-        return StreamReader(Assembly())
-
-    def write_stream(self, request: Request, reply: Reply) -> StreamRenderer:
-        """A writer of chunks."""
-        return CompletionStreamRenderer(self, request, reply)
-
-    def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:
-        """Status and body of an error."""
-        status, body = error_body(error)
-        return status, encoded(body)
 
     def _write_text(self, body: Body, rendering: Rendering, item: Item) -> None:
         assert isinstance(item, System | User)

@@ -20,14 +20,14 @@ from typing import ClassVar
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.apis.api import Api, Body, Rendering, Reply, extra_of, merge
+from turnscript.apis.api import Api, Body, Rendering, Reply, merge
 from turnscript.apis.shared.answers import (
     Counts,
     came_to_nothing,
     index_of,
     plain_reason,
 )
-from turnscript.apis.shared.chunk_streams import STOPS, ChoiceAnswer, ChoiceWriter, encoded, lose_stop
+from turnscript.apis.shared.chunk_streams import ChoiceAnswer, ChoiceWriter, Told, ToldChoice, encoded, lose_stop
 from turnscript.core.conversation import (
     Assistant,
     Extra,
@@ -39,8 +39,8 @@ from turnscript.core.conversation import (
     Text,
 )
 from turnscript.core.events import MessageEnd, PartDelta, PartEnd, PartStart, ScoredDelta
-from turnscript.core.finish_reasons import CALLED, STOP, check_end
-from turnscript.core.json_text import Json, plain, read_object
+from turnscript.core.finish_reasons import check_end
+from turnscript.core.json_text import Json, members_in
 from turnscript.core.logprobs import TokenLogprob
 from turnscript.core.losses import Loss
 from turnscript.core.source_paths import not_here, part_path
@@ -61,25 +61,13 @@ class Delta(Wire):
     content: str | UnsetType | None = UNSET
 
 
-class Choice(Wire):
+class Choice(ToldChoice):
     text: str | UnsetType | None = UNSET
     delta: Delta | UnsetType | None = UNSET
-    index: int | UnsetType | None = UNSET
-    finish_reason: str | UnsetType | None = UNSET
-    logprobs: Json | UnsetType = UNSET
-    stop_reason: Json | UnsetType = UNSET
-    matched_stop: Json | UnsetType = UNSET
 
 
-class Answer(Wire):
-    id: str | UnsetType | None = UNSET
-    model: str | UnsetType | None = UNSET
+class Answer(Told):
     choices: list[Choice] | UnsetType | None = UNSET
-    usage: Json | UnsetType = UNSET
-    error: Json | UnsetType = UNSET
-    object: Json | UnsetType = UNSET
-    created: Json | UnsetType = UNSET
-    system_fingerprint: Json | UnsetType = UNSET
 
 
 # Reading.
@@ -91,7 +79,6 @@ class Assembly(ChoiceAnswer):
     origin = ORIGIN
     read: ClassVar[Reader[Answer]] = Reader(Answer)
     counts = COUNTS
-    kept = ("object", "created", "system_fingerprint", "error")
 
     def __init__(self, is_whole: bool = False) -> None:
         super().__init__(is_whole)
@@ -109,7 +96,6 @@ class Assembly(ChoiceAnswer):
         text = choice.text or (choice.delta.content if isinstance(choice.delta, Delta) else choice.text)
         if self.reason is not None:
             self.note_late(choice.finish_reason, says=bool(text))
-        self.reason = choice.finish_reason or self.reason
         self._seen = self._seen or isinstance(text, str)
         if not isinstance(text, str) and not choice.finish_reason:
             self.note("missing_text", "there is a choice without a text")
@@ -118,16 +104,6 @@ class Assembly(ChoiceAnswer):
                 self.parts.open(Assistant(at="$.choices[0].text"))
             self._texts.append(text)
             self.parts.append(0, text)
-        rest = extra_of(choice.rest)
-        for name in ("logprobs", *STOPS):
-            value = getattr(choice, name)
-            if value is UNSET or value == _NULL:
-                rest.pop(name, None)
-                continue
-            rest[name] = value
-            if name in STOPS and bytes(value)[:1] == b'"' and choice.finish_reason == STOP:
-                self.said.stop_sequence = plain(value)
-        self.rest.add(rest.items())
 
 
 # Writing.
@@ -171,9 +147,7 @@ class CompletionStreamRenderer(ChoiceWriter):
                 item.at, "dropped", f"an answer here is a text: no place for a {item.kind.replace('_', ' ')}"
             )
             return ""
-        for member in ("id", "phase", "name"):
-            if getattr(item, member) is not None:
-                rendering.lose(f"{item.at}.{member}", "dropped", f"a text has no {member} here")
+        rendering.lose_unplaced(item)
         rendering.losses += [not_here("a text", f"{item.at}.{key}", value) for key, value in item.extra.items()]
         return "".join([self._part(rendering, part, part_path(item, index)) for index, part in enumerate(item.content)])
 
@@ -198,14 +172,8 @@ class CompletionStreamRenderer(ChoiceWriter):
 
     def _choice(self, rendering: Rendering, end: Response | MessageEnd, text: str) -> Body:
         """The choice with the finish reason."""
-        reason = end.finish_reason
-        word = STOP if reason is None else plain_reason(rendering, reason)
-        if reason is None:
-            rendering.lose("$.finish_reason", "invented", "nobody said why the answer ended: stop")
-        elif word == CALLED:
-            word = STOP
-            rendering.lose("$.finish_reason", "approximated", f"{reason} is said as {word}")
-        rest = read_object(end.extra["choices"]) if "choices" in end.extra and not rendering.foreign else {}
+        word = plain_reason(rendering, end.finish_reason, called=False)
+        rest = {} if rendering.foreign else members_in(end.extra.get("choices"))
         choice: Body = {"index": index_of(rest), "text": text, "finish_reason": word}
         merge(choice, rest)
         choice.setdefault("logprobs", None)
@@ -213,7 +181,6 @@ class CompletionStreamRenderer(ChoiceWriter):
         return choice
 
     def answer(self, response: Response) -> tuple[Body, list[Loss]]:
-        """The whole body of an answer, and what could not be said. Raises UpstreamError for one that failed."""
         check_end(response.finish_reason)
         rendering = self._rendering
         text = "".join([self._text_of(rendering, item) for item in response.items])
@@ -256,8 +223,6 @@ class CompletionStreamRenderer(ChoiceWriter):
             self._speaks = self._speaks or said
             self._rendering.lose(f"items[{event.index}]", "approximated", came_to_nothing(said))
             return
-        if not part.at:
-            part.at = f"items[{event.index}]"
         text = self._text_of(self._rendering, part)
         if text and event.index not in self._said:
             out.append((self._telling or self._template()) % encoded(text))

@@ -10,24 +10,14 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.apis.api import (
-    THOUGHTS,
-    Body,
-    Option,
-    Rendering,
-    extra_of,
-    leftover,
-    object_setting,
-    own_setting,
-    setting,
-)
+from turnscript.apis.api import THOUGHTS, Body, Option, Rendering, leftover, object_setting, own_setting, setting
 from turnscript.apis.openai_responses.client_tools import LOCAL_SHELL, PATCH, SHELL
 from turnscript.apis.openai_responses.tools import SEARCH
 from turnscript.apis.shared.settings import OWN_STOP, effort_for
 from turnscript.apis.shared.tool_choices import left_choice, read_word, write_word
 from turnscript.core.conversation import DECLARED_AS, Request, ResponseFormat, ToolChoice, all_tools
 from turnscript.core.json_text import Json, plain, read_list, read_object
-from turnscript.core.wire import Reader, Verbatim, Wire, mismatch
+from turnscript.core.wire import Reader, Verbatim, Wire, extra_of, mismatch
 
 ORIGIN = "openai-responses"
 
@@ -59,13 +49,13 @@ def _read_tool_choice(request: Request, value: Json, path: str) -> None:
     choice = _TOOL_CHOICE(value, path)
     if isinstance(choice, NamedFunction | NamedCustom):
         type_ = "function" if isinstance(choice, NamedFunction) else "custom"
-        named = ToolChoice(mode="named", name=choice.name, type=type_, extra=extra_of(choice.rest))
+        named = ToolChoice(mode="named", name=choice.name, type=type_, extra=extra_of(choice))
         request.settings.tool_choice = named
     elif isinstance(choice, AllowedTools) and choice.mode in ("auto", "required"):
         if bytes(choice.tools)[:1] != b"[":
             raise mismatch(choice.tools, f"{path}.tools", "an array of tools")
         required = choice.mode == "required"
-        allowed = ToolChoice(mode="allowed", tools=choice.tools, required=required, extra=extra_of(choice.rest))
+        allowed = ToolChoice(mode="allowed", tools=choice.tools, required=required, extra=extra_of(choice))
         request.settings.tool_choice = allowed
     elif not _read_declared(request, choice):
         request.extra["tool_choice"] = value
@@ -147,7 +137,7 @@ _TEXT: Reader[TextConfig] = Reader(TextConfig)
 
 def _read_text(request: Request, value: Json, path: str) -> None:
     text = _TEXT(value, path)
-    rest = extra_of(text.rest)
+    rest = extra_of(text)
     settings = request.settings
     format_ = text.format
     if isinstance(format_, Verbatim):
@@ -165,8 +155,8 @@ def _read_text(request: Request, value: Json, path: str) -> None:
 def _format(wire: TextFormat | JsonObject | JsonSchema) -> ResponseFormat:
     if not isinstance(wire, JsonSchema):
         type_ = "text" if isinstance(wire, TextFormat) else "json_object"
-        return ResponseFormat(type=type_, extra=extra_of(wire.rest))
-    format_ = ResponseFormat(type="json_schema", name=wire.name, schema=wire.schema, extra=extra_of(wire.rest))
+        return ResponseFormat(type=type_, extra=extra_of(wire))
+    format_ = ResponseFormat(type="json_schema", name=wire.name, schema=wire.schema, extra=extra_of(wire))
     if wire.strict is not UNSET:
         format_.strict = wire.strict
     if wire.description is not UNSET:
@@ -230,7 +220,7 @@ def _read_reasoning(request: Request, value: Json, path: str) -> None:
         request.settings.reasoning_summary = reasoning.summary
         request.paths["reasoning_summary"] = f"{path}.summary"
     if reasoning.rest or (reasoning.effort is UNSET and reasoning.summary is UNSET):
-        request.extra["reasoning"] = leftover(extra_of(reasoning.rest))
+        request.extra["reasoning"] = leftover(extra_of(reasoning))
 
 
 def _write_reasoning(rendering: Rendering) -> Any:
@@ -297,7 +287,7 @@ def _write_stream_options(rendering: Rendering) -> Any:
     body: Body = {}
     if options.include_obfuscation is not UNSET:
         body["include_obfuscation"] = options.include_obfuscation
-    rendering.put_extra(body, extra_of(options.rest), "$.stream_options")
+    rendering.put_extra(body, extra_of(options), "$.stream_options")
     return None if options.rest and not body else body
 
 

@@ -26,7 +26,7 @@ from turnscript.core.error_kinds import Kind, fault_of
 from turnscript.core.error_object import error_body, upstream_error
 from turnscript.core.errors import TurnscriptError, UpstreamError
 from turnscript.core.finish_reasons import CALLED, FILTERED, LENGTH, STOP, check_end, meaning
-from turnscript.core.json_text import Json, plain, read_object
+from turnscript.core.json_text import Json, members_in, plain
 from turnscript.core.losses import LossKind
 from turnscript.core.wire import Reader, Wire
 
@@ -57,7 +57,7 @@ def failure(error: Json, whole: Json | str) -> UpstreamError:
     if bytes(error).strip() in (b"null", b"{}"):
         return UpstreamError("the server failed and gave no reason", body=_text(whole), retryable=True)
     found = upstream_error(error, whole)
-    code = read_object(error).get("code") if bytes(error)[:1] == b"{" else None
+    code = members_in(error).get("code")
     word = plain(code) if code is not None else None
     if isinstance(word, str) and word.startswith(_FINAL):
         found.retryable = False

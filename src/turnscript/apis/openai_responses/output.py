@@ -46,6 +46,7 @@ from turnscript.core.conversation import (
     Part,
     Refusal,
     Request,
+    Response,
     Text,
     Thinking,
     ToolCall,
@@ -69,10 +70,11 @@ class Output:
 
     def __init__(self, api: Api, request: Request, seed: str, reply: Reply) -> None:
         self._api = api
-        self._rendering = Rendering(Request(origin=ORIGIN), api, OFFICIAL, {})
+        self.rendering = Rendering(Request(origin=ORIGIN), api, OFFICIAL, {})
+        self.rendering.unplaced = api.unplaced.in_answers
         self._origin: str | None = None
-        self.losses = self._rendering.losses
-        self.lose = self._rendering.lose
+        self.losses = self.rendering.losses
+        self.lose = self.rendering.lose
         self.naming = Naming(request, seed, self.losses)
         self.logprobs: dict[int, list[TokenLogprob]] = {}  # of the items, by their index
         self._holds = reply.calls == "whole" or reply.incomplete_as == COMPLETED
@@ -82,22 +84,20 @@ class Output:
     def came_from(self, origin: str | None) -> None:
         """Say which API's unnamed members the next items hold."""
         self._origin = origin
-        self._rendering.foreign = origin not in (None, ORIGIN)
+        self.rendering.foreign = origin not in (None, ORIGIN)
 
-    def all(self, items: list[Item], unfinished: bool) -> list[Any]:
-        """Every item of a whole response. `unfinished`: the last text or thought is not complete."""
+    def all(self, response: Response) -> list[Any]:
+        """Every item of a whole response, and the call in which it ended."""
         written = []
-        for index, item in enumerate(items):
+        for index, item in enumerate(response.items):
             if isinstance(item, ToolCall) and not is_whole(item):
                 written += self.cut_call(item, index)
                 continue
             named = self.naming.begin(item, index)
-            whole = self.naming.end(item, named, index)
-            cut = unfinished and index == len(items) - 1 and isinstance(item, Assistant | Thinking)
-            body = self.item(whole, index, INCOMPLETE if cut else COMPLETED)
+            body = self.item(self.naming.end(item, named, index), index, COMPLETED)
             if body is not None:
                 written.append(body)
-        return written
+        return written if response.cut is None else written + self.cut_call(response.cut, len(response.items))
 
     def waits(self, call: ToolCall) -> bool:
         """Whether a stream tells a call when it is complete."""
@@ -106,7 +106,7 @@ class Output:
     def cut_call(self, item: ToolCall, index: int) -> list[Any]:
         """A call that was cut off, if a stream tells it."""
         if self.waits(item):
-            self._rendering.lose(self.at(item, index), "dropped", UNTOLD)
+            self.rendering.lose(self.at(item, index), "dropped", UNTOLD)
             return []
         self.unfinished = True
         return [self.item(self.naming.begin(item, index).item, index, INCOMPLETE)]
@@ -127,19 +127,19 @@ class Output:
         if item.open and not isinstance(item, ToolCall):
             status = INCOMPLETE
         if isinstance(item, Assistant):
-            if item.name is not None:
-                self._rendering.lose(f"{self.at(item, index)}.name", "dropped", "an answer has no name here")
+            self.rendering.lose_unplaced(item, self.at(item, index))
             return self._message(item, index, self.content(item, index), status)
         if isinstance(item, Thinking):
-            self._lose_proofs(item, index)
+            self.rendering.lose_unplaced(item, self.at(item, index))
             return self._reasoning(item, index, self.summary(item, index), self.content(item, index), status)
         if isinstance(item, ToolCall):
             return self._call(item, index, text_only(item.arguments), status)
         return self._other(item, index, status)
 
-    def cut(self, body: Body, item: Assistant | Thinking) -> None:
-        """Say of a whole message or thought that the limit cut it off, unless it says itself what it is."""
-        if "status" not in item.extra or self._rendering.foreign:
+    def settle(self, body: Any, item: Item, status: str) -> None:
+        """Say of the last item, where a limit cut off its text or thought, so, unless it says itself what it is."""
+        is_own = "status" in item.extra and not self.rendering.foreign
+        if status == INCOMPLETE and isinstance(item, Assistant | Thinking) and not is_own:
             body["status"] = INCOMPLETE
 
     def content(self, item: Assistant | Thinking, index: int) -> list[Any]:
@@ -157,12 +157,12 @@ class Output:
 
     def _pages(self, item: Assistant) -> tuple[list[Part], Iterator[list[Body]]]:
         """The parts without what another API has them cite, and the pages that each text cites."""
-        if not self._rendering.foreign or not any(part.extra for part in item.content):
+        if not self.rendering.foreign or not any(part.extra for part in item.content):
             return item.content, iter(())
         said, cited = list(item.content), list[list[Body]]()
         for at, part in enumerate(item.content):
             if isinstance(part, Text):
-                pages, said[at] = take_pages(self._rendering, part, part_path(item, at))
+                pages, said[at] = take_pages(self.rendering, part, part_path(item, at))
                 cited.append(pages)
         return said, iter(cited)
 
@@ -170,7 +170,7 @@ class Output:
         """The summary; where one was asked for and there is none, the thought itself stands for it."""
         if not item.summary and self.summarise and item.content:
             detail = "a summary was asked for: the thought itself is shown as one, too"
-            self._rendering.lose(f"{self.at(item, index)}.summary", "invented", detail)
+            self.rendering.lose(f"{self.at(item, index)}.summary", "invented", detail)
             return self._parts(item, index, item.content, SUMMARY)
         return self._parts(item, index, item.summary, SUMMARY)
 
@@ -181,7 +181,7 @@ class Output:
 
     def _parts(self, item: Item, index: int, content: list[Part], usual: str) -> list[Any]:
         self.at(item, index)
-        return write_parts(Place(self._rendering, item, usual), content)
+        return write_parts(Place(self.rendering, item, usual), content)
 
     def _message(self, item: Assistant, index: int, content: list[Any], status: str) -> Body:
         body: Body = {"type": "message", "id": item.id, "status": status, "role": "assistant", "content": content}
@@ -216,7 +216,7 @@ class Output:
         if isinstance(item, Opaque):
             if not item.role:
                 return item.value
-            self._rendering.lose(self.at(item, index), "dropped", f"{self._api.name} has no item {item.type!r}")
+            self.rendering.lose(self.at(item, index), "dropped", f"{self._api.name} has no item {item.type!r}")
             return None
         self.at(item, index)
         alone = Request(conversation=Conversation(items=[item]), origin=self._origin or ORIGIN)
@@ -236,18 +236,10 @@ class Output:
         """The unnamed members; a status that is said there is the item's own. What is only announced has none."""
         if not item.extra or body["status"] == IN_PROGRESS:
             return body
-        if "status" in item.extra and not self._rendering.foreign:
+        if "status" in item.extra and not self.rendering.foreign:
             body["status"] = item.extra["status"]
-        self._rendering.put_extra(body, item.extra, self.at(item, index))
+        self.rendering.put_extra(body, item.extra, self.at(item, index))
         return body
-
-    def _lose_proofs(self, item: Thinking, index: int) -> None:
-        at = self.at(item, index)
-        for field in ("signature", "redacted"):
-            if getattr(item, field) is not None:
-                self._rendering.lose(f"{at}.{field}", "dropped", "only the API that made it can read it")
-        if item.of != "reason":
-            self._rendering.lose(at, "approximated", f"a thought of kind {item.of!r} became ordinary reasoning")
 
 
 def _shared(tokens: list[TokenLogprob], texts: list[str]) -> Iterator[list[TokenLogprob]]:

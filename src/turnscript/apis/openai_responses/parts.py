@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from turnscript.apis.api import Body, Rendering, extra_of, leftover
+from turnscript.apis.api import Body, Rendering, leftover
 from turnscript.apis.openai_responses.objects import (
     InputAudio,
     InputFile,
@@ -22,26 +22,16 @@ from turnscript.apis.openai_responses.objects import (
     ReasoningText,
     SummaryText,
 )
-from turnscript.core.conversation import Audio, Document, Extra, Image, Item, Part, Raw, Refusal, Text, readable
+from turnscript.core.conversation import Audio, Document, Image, Item, Part, Raw, Refusal, Text, readable
 from turnscript.core.data_urls import data_url, split_data_url
 from turnscript.core.source_paths import part_path
-from turnscript.core.wire import Verbatim, Wire
+from turnscript.core.wire import Verbatim, extra_of, given
 
 INPUT, OUTPUT, SUMMARY, REASONING = "input_text", "output_text", "summary_text", "reasoning_text"
 REFUSAL = "refusal"
 _BREAKPOINT = "prompt_cache_breakpoint"
 _SHARED = (_BREAKPOINT,)
 """Members of what goes in that another API has as well, and that mean the same there."""
-
-
-def extra_with(wire: Wire, *names: str) -> Extra:
-    """The unnamed members of a wire object, with those that are declared but have no name in the conversation."""
-    extra: Extra = dict(wire.rest) if wire.rest else {}
-    for name in names:
-        value = getattr(wire, name)
-        if value is not UNSET:
-            extra[name] = value
-    return extra
 
 
 # Reading.
@@ -53,61 +43,52 @@ def read_parts(content: list[Any]) -> list[Part]:
 
 
 def _text(part: PlainText | SummaryText | ReasoningText) -> Part:
-    return Text(text=part.text, extra=extra_of(part.rest))
+    return Text(text=part.text, extra=extra_of(part))
 
 
 def _input_text(part: InputText) -> Part:
     if part.rest is None and part.prompt_cache_breakpoint is UNSET:
         return Text(text=part.text)
-    return Text(text=part.text, extra=extra_with(part, _BREAKPOINT))
+    return Text(text=part.text, extra=extra_of(part, _BREAKPOINT))
 
 
 def _output_text(part: OutputText) -> Part:
     if part.rest is None and part.annotations is UNSET and part.logprobs is UNSET:
         return Text(text=part.text)
-    return Text(text=part.text, extra=extra_with(part, "annotations", "logprobs"))
+    return Text(text=part.text, extra=extra_of(part, "annotations", "logprobs"))
 
 
 def _refusal(part: OutputRefusal) -> Part:
-    return Refusal(text=part.refusal, extra=extra_of(part.rest))
+    return Refusal(text=part.refusal, extra=extra_of(part))
 
 
 def _image(part: InputImage) -> Part:
-    image = Image(extra=extra_with(part, _BREAKPOINT))
+    image = Image(extra=extra_of(part, _BREAKPOINT))
     if part.image_url is not UNSET:
         split = split_data_url(part.image_url)
         if split:
             image.media_type, image.data = split
         else:
             image.url = part.image_url
-    if part.file_id is not UNSET:
-        image.file_id = part.file_id
-    if part.detail is not UNSET:
-        image.detail = part.detail
+    image.file_id, image.detail = given(part.file_id), given(part.detail)
     return image
 
 
 def _file(part: InputFile) -> Part:
-    document = Document(extra=extra_with(part, "detail", _BREAKPOINT))
+    document = Document(extra=extra_of(part, "detail", _BREAKPOINT))
     if part.file_data is not UNSET:
         split = split_data_url(part.file_data)
         if split:
             document.media_type, document.data = split
         else:
             document.data = part.file_data
-    if part.file_id is not UNSET:
-        document.file_id = part.file_id
-    if part.file_url is not UNSET:
-        document.url = part.file_url
-    if part.filename is not UNSET:
-        document.filename = part.filename
+    document.file_id, document.url = given(part.file_id), given(part.file_url)
+    document.filename = given(part.filename)
     return document
 
 
 def _audio(part: InputAudio) -> Part:
-    audio = Audio(data=part.input_audio.data, extra=extra_of(part.rest))
-    if part.input_audio.format is not UNSET:
-        audio.format = part.input_audio.format
+    audio = Audio(data=part.input_audio.data, format=given(part.input_audio.format), extra=extra_of(part))
     if part.input_audio.rest:
         audio.extra["input_audio"] = leftover(part.input_audio.rest)
     return audio

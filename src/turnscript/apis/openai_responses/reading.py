@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
-from turnscript.apis.api import extra_of
 from turnscript.apis.openai_responses.client_tools import (
     read_client_item,
     reasoning_ids,
@@ -30,7 +29,7 @@ from turnscript.apis.openai_responses.objects import (
     SeedResult,
     TypedItem,
 )
-from turnscript.apis.openai_responses.parts import extra_with, read_parts
+from turnscript.apis.openai_responses.parts import read_parts
 from turnscript.apis.openai_responses.tools import read_search, read_tools
 from turnscript.core.conversation import (
     Assistant,
@@ -49,7 +48,7 @@ from turnscript.core.conversation import (
 from turnscript.core.json_text import Json, json_of, plain, read_list, read_object, text_of
 from turnscript.core.losses import Indexed
 from turnscript.core.message_groups import hints
-from turnscript.core.wire import Reader, Verbatim, mismatch, missing
+from turnscript.core.wire import Reader, Verbatim, extra_of, given, mismatch, missing
 
 _EASY: Reader[EasyMessage] = Reader(EasyMessage)
 _TYPED: Reader[Any] = Reader(TypedItem)
@@ -141,11 +140,6 @@ def reopen(items: list[Item]) -> None:
         last.open = True
 
 
-def given(value: str | UnsetType) -> str | None:
-    """A member that may be absent, in the model's terms."""
-    return None if value is UNSET else value
-
-
 # Messages.
 
 
@@ -174,10 +168,9 @@ def _finish_message(item: System | User | Assistant, wire: AnyMessage) -> None:
     """The members of a message beside its content."""
     if wire.role == "developer":
         item.role = "developer"  # type: ignore[union-attr]
-    if wire.id is not UNSET:
-        item.id = wire.id
+    item.id = given(wire.id)
     if wire.rest is not None or wire.status is not UNSET:
-        item.extra = extra_with(wire, "status")
+        item.extra = extra_of(wire, "status")
     if wire.phase is not UNSET:
         if isinstance(item, Assistant):
             item.phase = wire.phase
@@ -223,7 +216,7 @@ def _only_own_blocks(wire: AnyMessage, value: Json) -> list[Any]:
 
 
 def _envelope(wire: AnyMessage) -> Extra:
-    envelope = extra_with(wire, "status")
+    envelope = extra_of(wire, "status")
     if wire.id is not UNSET:
         envelope["id"] = json_of(wire.id)
     if wire.phase is not UNSET:
@@ -232,7 +225,7 @@ def _envelope(wire: AnyMessage) -> Extra:
 
 
 def _seed_call(wire: SeedCall, at: str) -> ToolCall:
-    call = ToolCall(name=wire.name, id=given(wire.id), extra=extra_of(wire.rest), at=at)
+    call = ToolCall(name=wire.name, id=given(wire.id), extra=extra_of(wire), at=at)
     if bytes(wire.arguments)[:1] == b'"':
         call.arguments = plain(wire.arguments) or "{}"
     else:
@@ -241,7 +234,7 @@ def _seed_call(wire: SeedCall, at: str) -> ToolCall:
 
 
 def _seed_result(wire: SeedResult, at: str) -> ToolResult:
-    result = ToolResult(id=given(wire.tool_call_id), extra=extra_of(wire.rest), at=at)
+    result = ToolResult(id=given(wire.tool_call_id), extra=extra_of(wire), at=at)
     if bytes(wire.output)[:1] in (b'"', b"["):
         _set_output(result, _CONTENT(wire.output, f"{at}.output"))
     else:
@@ -264,13 +257,9 @@ def _custom_tool_call(wire: CustomToolCall, _value: Json, at: str, items: list[I
 
 
 def _call(call: ToolCall, wire: FunctionCall | CustomToolCall, items: list[Item]) -> None:
-    call.id = given(wire.call_id)
-    if wire.id is not UNSET:
-        call.item_id = wire.id
-    if wire.namespace is not UNSET:
-        call.namespace = wire.namespace
+    call.id, call.item_id, call.namespace = given(wire.call_id), given(wire.id), given(wire.namespace)
     if wire.rest is not None or wire.status is not UNSET:
-        call.extra = extra_with(wire, "status")
+        call.extra = extra_of(wire, "status")
     items.append(call)
 
 
@@ -284,15 +273,10 @@ def _custom_tool_call_output(wire: CustomToolCallOutput, _value: Json, at: str, 
 
 def _output(result: ToolResult, wire: FunctionCallOutput | CustomToolCallOutput, items: list[Item]) -> None:
     _set_output(result, wire.output)
-    result.id = given(wire.call_id)
-    if wire.id is not UNSET:
-        result.item_id = wire.id
-    if wire.namespace is not UNSET:
-        result.namespace = wire.namespace
-    if wire.name is not UNSET:
-        result.name = wire.name
+    result.id, result.item_id = given(wire.call_id), given(wire.id)
+    result.namespace, result.name = given(wire.namespace), given(wire.name)
     if wire.rest is not None or wire.status is not UNSET:
-        result.extra = extra_with(wire, "status")
+        result.extra = extra_of(wire, "status")
     items.append(result)
 
 
@@ -310,17 +294,15 @@ def _set_output(result: ToolResult, output: str | list[Any]) -> None:
 def _reasoning(wire: Reasoning, _value: Json, at: str, items: list[Item]) -> None:
     thinking = Thinking(summary=read_parts(wire.summary), at=at)
     if wire.rest is not None or wire.status is not UNSET:
-        thinking.extra = extra_with(wire, "status")
+        thinking.extra = extra_of(wire, "status")
     if wire.content:
         thinking.content = read_parts(wire.content)
-    if wire.encrypted_content is not UNSET:
-        thinking.encrypted = wire.encrypted_content
-    thinking.id = given(wire.id)
+    thinking.id, thinking.encrypted = given(wire.id), given(wire.encrypted_content)
     items.append(thinking)
 
 
 def _additional_tools(wire: AdditionalTools, _value: Json, at: str, items: list[Item]) -> None:
-    change = ToolsChange(added=read_tools(wire.tools, f"{at}.tools"), extra=extra_of(wire.rest), at=at)
+    change = ToolsChange(added=read_tools(wire.tools, f"{at}.tools"), extra=extra_of(wire), at=at)
     if wire.role != "developer":
         change.extra["role"] = json_of(wire.role)
     items.append(change)

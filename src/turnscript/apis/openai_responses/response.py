@@ -8,6 +8,7 @@ Its other members repeat the request, with what they are when the request does n
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -15,13 +16,12 @@ from msgspec import UNSET
 from msgspec import Raw as RawJson
 from msgspec.structs import replace
 
-from turnscript.apis.api import OFFICIAL, Api, Body, Reply, extra_of, leftover, merge
+from turnscript.apis.api import OFFICIAL, Api, Body, Reply, leftover, merge
 from turnscript.apis.openai_responses.options import ORIGIN
 from turnscript.apis.openai_responses.outcome import (
     COMPLETED,
     COUNTS,
     INCOMPLETE,
-    Lose,
     ResponseObject,
     ending_with_cut_call,
     read_ending,
@@ -42,8 +42,9 @@ from turnscript.apis.shared.answers import (
 from turnscript.apis.shared.citations import with_pages_on_text
 from turnscript.core.conversation import Extra, Issue, Item, Request, Response, single_text
 from turnscript.core.events import MessageEnd
-from turnscript.core.json_text import Json, excerpt, json_of, plain, read_object
+from turnscript.core.json_text import Json, excerpt, json_of, members_in, plain, read_object
 from turnscript.core.losses import Loss
+from turnscript.core.wire import extra_of, given
 
 _encode = msgspec.json.Encoder().encode
 
@@ -198,13 +199,13 @@ def untold_call(value: Json) -> Issue:
 
 def ending(wire: ResponseObject, items: list[Item]) -> MessageEnd:
     """What a response object says of itself, as the last event."""
-    extra = said(extra_of(wire.rest))
+    extra = said(extra_of(wire))
     usage, issues = None, list[Issue]()
     if wire.usage is not UNSET:
         usage, unnamed, issues = read_usage(wire.usage, "$.usage", COUNTS)
         if said(unnamed):
             extra["usage"] = leftover(said(unnamed))
-    details = extra_of(None if wire.incomplete_details is UNSET else wire.incomplete_details.rest)
+    details = {} if wire.incomplete_details is UNSET else extra_of(wire.incomplete_details)
     if said(details):
         extra["incomplete_details"] = leftover(said(details))
     reason = read_ending(wire, items)
@@ -214,8 +215,8 @@ def ending(wire: ResponseObject, items: list[Item]) -> MessageEnd:
         finish_reason=reason,
         usage=usage,
         issues=issues,
-        id=None if wire.id is UNSET else wire.id or None,
-        model=None if wire.model is UNSET else wire.model or None,
+        id=given(wire.id) or None,
+        model=given(wire.model) or None,
         extra=extra,
         origin=ORIGIN,
     )
@@ -230,35 +231,16 @@ def write_response(api: Api, response: Response, request: Request, reply: Reply)
     output = Output(api, request, id_, reply)
     output.came_from(response.origin)
     output.logprobs = response.logprobs
-    own = response.origin == ORIGIN
-    response = response if own else with_pages_on_text(response)
-    status, reason = write_ending(response.finish_reason, response.items, output.lose, own=own)
-    written = output.all(response.items, status == INCOMPLETE and response.cut is None)
-    if response.cut is not None:
-        written += output.cut_call(response.cut, len(response.items))
-    if output.unfinished:
-        status, reason = ending_with_cut_call(status, reason, output.lose)
-    status = told_status(status, reply, output.lose)
-    report = Report(api, request, id_, reply)
-    extra = own_extra(response, output.losses)
-    end = MessageEnd(usage=response.usage, model=response.model, extra=extra)
-    body = report.body(status, written, end, reason=reason)
-    lose_stop(response.stop_sequence, output.losses)
+    response = response if response.origin == ORIGIN else with_pages_on_text(response)
+    written = output.all(response)
+
+    def settled(status: str) -> list[Any]:
+        if written and response.cut is None:
+            output.settle(written[-1], response.items[-1], status)
+        return written
+
+    _, body = Report(api, request, id_, reply).conclude(output, response, response.items, settled)
     return body, output.losses
-
-
-def lose_stop(stop_sequence: str | None, losses: list[Loss]) -> None:
-    """A response does not say that the client's own stop string was met."""
-    if stop_sequence is not None:
-        losses.append(Loss("$.stop_sequence", "dropped", "a response does not say which stop string was met"))
-
-
-def told_status(status: str, reply: Reply, lose: Lose) -> str:
-    """The status of a response as the client wants it."""
-    if status != INCOMPLETE or reply.incomplete_as == INCOMPLETE:
-        return status
-    lose("$.finish_reason", "approximated", "told as completed, because the client takes no other end")
-    return reply.incomplete_as
 
 
 _TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast", "ultrafast"})
@@ -289,6 +271,25 @@ class Report:
         self._echo = Echo(api, request)
         self._sampled = {name: reply.sampling[name] for name in SAMPLED if name in reply.sampling}
 
+    def conclude(
+        self, output: Output, said: Response | MessageEnd, items: Iterable[Item], written: Callable[[str], list[Any]]
+    ) -> tuple[str, Body]:
+        """Return how a response is over, and the object that says so. Raises UpstreamError for one that failed.
+
+        `written`: its output, by the status of its last item.
+        """
+        status, reason = write_ending(said.finish_reason, items, output.lose, own=said.origin == ORIGIN)
+        if output.unfinished:
+            status, reason = ending_with_cut_call(status, reason, output.lose)
+        told = written(INCOMPLETE if status == INCOMPLETE else COMPLETED)
+        if status == INCOMPLETE and self._reply.incomplete_as != INCOMPLETE:
+            output.lose("$.finish_reason", "approximated", "told as completed, because the client takes no other end")
+            status = self._reply.incomplete_as
+        if said.stop_sequence is not None:
+            output.lose("$.stop_sequence", "dropped", "a response does not say which stop string was met")
+        end = MessageEnd(usage=said.usage, model=said.model, extra=own_extra(said, output.losses))
+        return status, self.body(status, told, end, reason=reason)
+
     def body(
         self, status: str, output: list[Any], end: MessageEnd, *, reason: str | None = None, error: Body | None = None
     ) -> Body:
@@ -308,18 +309,14 @@ class Report:
         if status == COMPLETED and reply.completed is not None:
             body["completed_at"] = reply.completed()
         if end.usage is not None:
-            body["usage"] = write_usage(end.usage, _members(extra.get("usage")), COUNTS)
+            body["usage"] = write_usage(end.usage, members_in(extra.get("usage")), COUNTS)
         if reason is not None:
-            merge(body["incomplete_details"], _members(extra.get("incomplete_details")))
+            merge(body["incomplete_details"], members_in(extra.get("incomplete_details")))
         self._echo.add(body, extra)
         body.update(self._sampled)
         if reply.members:
             body.update(reply.members)
         return body
-
-
-def _members(value: Json | None) -> Extra:
-    return read_object(value) if value is not None and bytes(value)[:1] == b"{" else {}
 
 
 def _number(value: Json | None) -> float:

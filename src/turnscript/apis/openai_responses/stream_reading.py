@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from turnscript.apis.api import extra_of
 from turnscript.apis.openai_responses.client_tools import name_of
 from turnscript.apis.openai_responses.options import ORIGIN
 from turnscript.apis.openai_responses.outcome import (
@@ -52,9 +51,10 @@ from turnscript.core.conversation import (
 )
 from turnscript.core.errors import InvalidRequest, UpstreamError
 from turnscript.core.events import Event, NextText, PartDelta, PartEnd
-from turnscript.core.json_text import Json, plain, read_object
+from turnscript.core.json_text import Json, members_in, plain, read_object
 from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.unread_stream import DONE
+from turnscript.core.wire import extra_of, given
 
 
 class ToldPart:
@@ -299,9 +299,9 @@ class StreamedResponse(Answer):
                 wire = read_response_object(told.response, "$.response")
             except InvalidRequest:
                 wire = ResponseObject()  # the last event is the one that counts
-            self.said.id = None if wire.id is UNSET else wire.id or None
-            self.said.model = None if wire.model is UNSET else wire.model or None
-            self.said.extra = said(extra_of(wire.rest))
+            self.said.id = given(wire.id) or None
+            self.said.model = given(wire.model) or None
+            self.said.extra = said(extra_of(wire))
         if type_ not in _LIFECYCLE:
             self._issue("missing_event", f"the stream begins with {type_!r} and not with 'response.created'")
 
@@ -601,7 +601,7 @@ def _read(text: str) -> _Told:
 
 def _ids(item: Json) -> list[str]:
     """Return the ids that the events of an item may call it by."""
-    members = read_object(item) if bytes(item)[:1] == b"{" else {}
+    members = members_in(item)
     return [id_ for name in ("id", "call_id") if name in members and isinstance(id_ := plain(members[name]), str)]
 
 

@@ -30,10 +30,8 @@ from turnscript.apis.openai_responses.outcome import (
     FAILED,
     IN_PROGRESS,
     INCOMPLETE,
-    ending_with_cut_call,
     failure_of,
     flat_error,
-    write_ending,
 )
 from turnscript.apis.openai_responses.output import OVERTAKEN, Output, brief, is_search_call, told_token
 from turnscript.apis.openai_responses.parts import (
@@ -45,9 +43,9 @@ from turnscript.apis.openai_responses.parts import (
     text_of_part,
     type_of_part,
 )
-from turnscript.apis.openai_responses.response import Report, lose_stop, own_extra, told_status
+from turnscript.apis.openai_responses.response import Report, own_extra
 from turnscript.apis.openai_responses.tools import Named, response_id
-from turnscript.apis.shared.answers import CHANGED, came_to_nothing, is_whole
+from turnscript.apis.shared.answers import CHANGED, came_to_nothing, is_whole, lose_id
 from turnscript.apis.shared.citations import with_pages_on_ends
 from turnscript.core.conversation import Assistant, Item, Part, Refusal, Request, Text, Thinking, ToolCall
 from turnscript.core.errors import InvalidConversation, TurnscriptError, UpstreamError, half_a_pair
@@ -248,22 +246,18 @@ class StreamWriter(OneStream):
         for index in list(self._parts):
             self._drop(index)
         try:
-            own = event.origin == ORIGIN
-            status, reason = write_ending(event.finish_reason, self._items, self._output.lose, own=own)
+            status, body = self._report.conclude(self._output, event, self._items, self._settled)
         except UpstreamError as error:
             self._out.append(self.fail(error))
             return
-        if self._output.unfinished:
-            status, reason = ending_with_cut_call(status, reason, self._output.lose)
-        self._settle(INCOMPLETE if status == INCOMPLETE else COMPLETED)
-        status = told_status(status, self._reply, self._output.lose)
-        lose_stop(event.stop_sequence, self.losses)
-        if event.id not in (None, self._report.id) and self._reply.id is None:
-            self._output.lose("$.id", "renamed", f"the stream has called itself {self._report.id!r} already")
-        end = MessageEnd(usage=event.usage, model=event.model, extra=own_extra(event, self.losses))
-        body = self._report.body(status, self._told(), end, reason=reason)
+        if self._reply.id is None:
+            lose_id(self._output.rendering, event.id, self._report.id)
         self._over, self._now = True, None
         self._emit(_TERMINALS.get(status, "response.incomplete"), {"response": body})
+
+    def _settled(self, status: str) -> list[RawJson]:
+        self._settle(status)
+        return self._told()
 
     def _told(self) -> list[RawJson]:
         return [body for _, body in sorted(self._done, key=lambda done: done[0])]
@@ -423,8 +417,7 @@ class StreamWriter(OneStream):
         if self._ready is None:
             return
         (part, item, body), self._ready = self._ready, None
-        if status == INCOMPLETE and isinstance(item, Assistant | Thinking):
-            self._output.cut(body, item)
+        self._output.settle(body, item, status)
         encoded = RawJson(_bytes(body))
         self._done.append((part.at, encoded))
         if tell:

@@ -36,7 +36,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from turnscript.apis.api import Body, Rendering, extra_of
+from turnscript.apis.api import Body, Rendering
 from turnscript.apis.openai_responses.client_tools import (
     CLIENT_CALLS,
     ID_PREFIXES,
@@ -70,7 +70,7 @@ from turnscript.core.errors import InvalidRequest
 from turnscript.core.json_text import Json, is_object, plain, read_list, read_object, text_of
 from turnscript.core.losses import Loss
 from turnscript.core.message_groups import slot_of
-from turnscript.core.wire import Reader, Verbatim
+from turnscript.core.wire import Reader, Verbatim, extra_of, given
 
 NAMESPACE = "namespace"
 NAMESPACE_SEPARATOR = "__"
@@ -90,7 +90,7 @@ def read_tools(values: list[Json], path: str) -> list[Tool]:
 
 
 def _function(wire: FunctionTool, _at: str) -> Tool:
-    rest = extra_of(wire.rest)
+    rest = extra_of(wire)
     parameters, strict = wire.parameters, wire.strict
     # The slow path of the reader puts nulls among the unnamed members.
     if parameters is UNSET:
@@ -99,17 +99,15 @@ def _function(wire: FunctionTool, _at: str) -> Tool:
         rest.pop("strict", None)
     return Tool(
         name=wire.name,
-        description=None if wire.description is UNSET else wire.description,
+        description=given(wire.description),
         parameters=None if parameters is UNSET or bytes(parameters) == b"null" else parameters,
-        strict=None if strict is UNSET else strict,
+        strict=given(strict),
         extra=rest,
     )
 
 
 def _custom(wire: CustomTool, _at: str) -> Tool:
-    tool = Tool(name=wire.name, type="custom", extra=extra_of(wire.rest))
-    if wire.description is not UNSET:
-        tool.description = wire.description
+    tool = Tool(name=wire.name, type="custom", description=given(wire.description), extra=extra_of(wire))
     if wire.format is not UNSET:
         if bytes(wire.format) == b"null":
             tool.extra["format"] = wire.format
@@ -120,10 +118,8 @@ def _custom(wire: CustomTool, _at: str) -> Tool:
 
 def _namespace(wire: NamespaceTool, at: str) -> Tool:
     tools = read_tools(wire.tools, f"{at}.tools")
-    tool = Tool(name=wire.name, type="namespace", tools=tools, extra=extra_of(wire.rest))
-    if wire.description is not UNSET:
-        tool.description = wire.description
-    return tool
+    description = given(wire.description)
+    return Tool(name=wire.name, type="namespace", description=description, tools=tools, extra=extra_of(wire))
 
 
 def _hosted(wire: Verbatim, _at: str) -> Tool:

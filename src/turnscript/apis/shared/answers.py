@@ -18,7 +18,18 @@ from turnscript.apis.api import Body, Head, Rendering, leftover, merge
 from turnscript.core.conversation import Extra, Issue, Request, Response, ToolCall, Usage
 from turnscript.core.errors import InvalidRequest
 from turnscript.core.finish_reasons import CALLED, FILTERED, LENGTH, STOP, meaning
-from turnscript.core.json_text import Json, excerpt, is_object, json_of, json_string, plain, read_list, read_object
+from turnscript.core.json_text import (
+    Json,
+    elements_in,
+    excerpt,
+    is_object,
+    json_of,
+    json_string,
+    members_in,
+    plain,
+    read_list,
+    read_object,
+)
 from turnscript.core.losses import Loss
 from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.source_paths import not_here
@@ -27,11 +38,27 @@ from turnscript.core.wire import mismatch
 # Why it ended.
 
 
-def plain_reason(rendering: Rendering, reason: str) -> str:
+def plain_reason(rendering: Rendering, reason: str | None, *, called: bool, cut: bool = False) -> str:
     """Why an answer ended, in the four words that clients of these APIs branch on. What is another word is reported.
 
-    A word of the target's own server stands as it is. What nobody else knows is said as a cut: it is no good end.
+    `called`: there is a call in it, and `cut` one that was told and is not whole, with which it is no good end.
     """
+    word = CALLED if called else STOP
+    if reason is None:
+        rendering.lose("$.finish_reason", "invented", f"nobody said why the answer ended: {word}")
+    else:
+        word = _plain_word(rendering, reason)
+    if word == CALLED and not called:
+        rendering.lose("$.finish_reason", "approximated", "there is no call: said as the end")
+        word = STOP
+    if cut and word in (STOP, CALLED):
+        rendering.lose("$.finish_reason", "approximated", f"{LENGTH!r}, because {CUT_CALL}")
+        word = LENGTH
+    return word
+
+
+def _plain_word(rendering: Rendering, reason: str) -> str:
+    """A word of the target's own server stands as it is. What nobody else knows is said as a cut: it is no good end."""
     word, detail = _PLAIN.get(reason, (meaning(reason), ""))
     if not detail:
         if rendering.request.origin == rendering.origin or word == reason in _PLAINEST:
@@ -155,7 +182,7 @@ def tier_of(extra: Extra, known: Collection[str]) -> str | None:
 
 def _tier_words(extra: Extra) -> list[str]:
     """The words for how an answer was served: beside its counts or, in other APIs, among them."""
-    place = extra if _TIER in extra else _object_in(extra, "usage")
+    place = extra if _TIER in extra else members_in(extra.get("usage"))
     word = plain(place[_TIER]) if _TIER in place else None
     return [one for one in (word, _SAME_TIER.get(word)) if one is not None] if isinstance(word, str) else []
 
@@ -168,12 +195,8 @@ def _unsaid(extra: Extra, body: Body) -> list[str]:
     tiers = [place.get(_TIER) for place in (body, counts) if isinstance(place, dict)]
     if any(word in tiers for word in _tier_words(extra)):
         said.add(_TIER if _TIER in extra else "usage")
-    beside = [f"usage.{name}" for name in _object_in(extra, "usage") if name != _TIER] if "usage" in said else []
+    beside = [f"usage.{name}" for name in members_in(extra.get("usage")) if name != _TIER] if "usage" in said else []
     return [key for key in extra if key not in said] + beside
-
-
-def _object_in(extra: Extra, name: str) -> Extra:
-    return read_object(extra[name]) if name in extra and bytes(extra[name])[:1] == b"{" else {}
 
 
 def lose_usage(losses: list[Loss], usage: Usage | None, extra: Extra) -> None:
@@ -263,7 +286,7 @@ def of_each_choice(body: Source, read: Callable[[Source], Response]) -> list[Res
     data = body_bytes(body)
     said = read_object(data)
     value = said.get(_CHOICES)
-    choices = read_list(value) if value is not None and bytes(value)[:1] == b"[" else []
+    choices = elements_in(value)
     if not any(bytes(choice)[:1] == b"{" for choice in choices):
         return [read(data)]  # which says what is wrong with it
     found: list[Response] = []
@@ -284,18 +307,10 @@ def of_each_choice(body: Source, read: Callable[[Source], Response]) -> list[Res
         for item in response.items:
             item.at = item.at.replace(_FIRST, place, 1)
         if number or read_count(index) != 0:
-            rest = read_object(response.extra[_CHOICES]) if _CHOICES in response.extra else {}
+            rest = members_in(response.extra.get(_CHOICES))
             response.extra[_CHOICES] = leftover({_INDEX: index, **rest})
         found.append(response)
     return found
-
-
-def of_first_choice(body: Source, read: Callable[[Source], Response]) -> Response:
-    """The answer of the first choice of a body; that there are others is an issue."""
-    first, *others = of_each_choice(body, read)
-    if others:
-        first.issues = [only_first(others), *first.issues]
-    return first
 
 
 def only_first(others: Collection[object]) -> Issue:
@@ -390,9 +405,9 @@ def made_id(prefix: str, request: Request, *seeds: object) -> str:
     return f"{prefix}{blake2b(data, digest_size=12).hexdigest()}"
 
 
-def lose_id(rendering: Rendering, id_: str | None, told: str, *, named: bool) -> None:
-    """Report that a stream has another id than the answer that it tells. `named`: because the server gave it one."""
-    if id_ not in (None, told) and not named:
+def lose_id(rendering: Rendering, id_: str | None, told: str) -> None:
+    """Report that a stream has another id than the answer that it tells."""
+    if id_ not in (None, told):
         rendering.lose("$.id", "renamed", f"the stream called itself {told!r} before this was known")
 
 

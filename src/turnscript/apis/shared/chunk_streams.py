@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from turnscript.apis.api import OFFICIAL, Api, Body, Rendering, Reply, leftover
+from turnscript.apis.api import OFFICIAL, Api, Body, Rendering, Reply, StreamRenderer, leftover
 from turnscript.apis.shared.answers import (
     Counts,
     Gathered,
@@ -25,25 +25,29 @@ from turnscript.apis.shared.answers import (
     lose_id,
     lose_usage,
     made_id,
+    of_each_choice,
     only_first,
     read_usage,
     tier_of,
     write_usage,
 )
-from turnscript.apis.shared.stream_reader import Answer
+from turnscript.apis.shared.stream_reader import Answer, StreamReader
 from turnscript.core.conversation import Conversation, Extra, Issue, Item, Request, Response, Usage
-from turnscript.core.error_object import error_frame, upstream_error
+from turnscript.core.error_object import encoded as encoded_error
+from turnscript.core.error_object import error_body, error_frame, upstream_error
 from turnscript.core.errors import InvalidRequest, TurnscriptError, UpstreamError
 from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, no_event
-from turnscript.core.finish_reasons import check_end
-from turnscript.core.json_text import Json, read_object
+from turnscript.core.finish_reasons import STOP, check_end
+from turnscript.core.json_text import Json, members_in, plain, read_object
 from turnscript.core.losses import Loss
+from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.sse import comment, frame
 from turnscript.core.unread_stream import DONE
-from turnscript.core.wire import Reader
+from turnscript.core.wire import Reader, Wire
 
 _SHOWN = 2000
 _NULL = Json(b"null")
+_EMPTY = (_NULL, Json(b"[]"))
 
 
 class ChunkAnswer(Answer):
@@ -98,6 +102,45 @@ class ChunkAnswer(Answer):
             self.finish()
 
 
+class ToldChoice(Wire):
+    """What APIs of choices have alike in each, of a whole answer or of a chunk."""
+
+    index: int | UnsetType | None = UNSET
+    finish_reason: str | UnsetType | None = UNSET
+    logprobs: Json | UnsetType = UNSET
+    stop_reason: Json | UnsetType = UNSET
+    matched_stop: Json | UnsetType = UNSET
+
+
+class Told(Wire):
+    """What they have alike around their choices."""
+
+    id: str | UnsetType | None = UNSET
+    object: Json | UnsetType = UNSET
+    created: Json | UnsetType = UNSET
+    model: str | UnsetType | None = UNSET
+    usage: Json | UnsetType = UNSET
+    error: Json | UnsetType = UNSET
+    system_fingerprint: Json | UnsetType = UNSET
+
+
+STOPS = ("stop_reason", "matched_stop")
+"""The member for a stop string that was met, as two servers name it."""
+
+
+def said_by(wire: Wire, *names: str) -> list[tuple[str, Json]]:
+    """Return the unnamed members, without those that say nothing: an official member that is null or an empty list."""
+    said: list[tuple[str, Json]] = []
+    if wire.rest:  # where a null of a member with a name may be as well
+        official = type(wire).__struct_fields__
+        said += [(name, value) for name, value in wire.rest.items() if name not in official or value not in _EMPTY]
+    for name in names:
+        value = getattr(wire, name)
+        if value is not UNSET and value not in _EMPTY:
+            said.append((name, value))
+    return said
+
+
 class ChoiceAnswer(ChunkAnswer):
     """An answer in choices, of which the first is read. Members without a name wait in the `extra` of the response:
     those of the choice under `choices`, those of the usage under `usage`.
@@ -108,7 +151,7 @@ class ChoiceAnswer(ChunkAnswer):
 
     read: ClassVar[Reader[Any]]
     counts: ClassVar[Counts]
-    kept: ClassVar[tuple[str, ...]]
+    kept: ClassVar[tuple[str, ...]] = ("object", "created", "system_fingerprint", "error")
 
     def __init__(self, is_whole: bool = False) -> None:
         super().__init__()
@@ -122,7 +165,7 @@ class ChoiceAnswer(ChunkAnswer):
 
     @abstractmethod
     def choose(self, choice: Any) -> None:
-        """Take what a chunk says of the first choice."""
+        """Take what a chunk says in the first choice."""
 
     def checked(self, chunk: Json) -> Any:
         """Return a chunk, or a whole answer, that is read."""
@@ -135,6 +178,19 @@ class ChoiceAnswer(ChunkAnswer):
             raise InvalidRequest(message, path="$.choices", expected=expected)
         return answer
 
+    def whole(self, body: Json) -> Response:
+        answer = self.checked(body)
+        for index, choice in enumerate(answer.choices):
+            choice.index = choice.index or index
+        answer.choices[0].index = 0
+        self.add(answer)
+        self.finish()
+        return self.completed(self.response(), answer.choices[0])
+
+    def completed(self, response: Response, choice: Any) -> Response:
+        """Return an answer that came whole, with what only that says. Raises InvalidRequest for what is none."""
+        return response
+
     def add_chunk(self, chunk: Json) -> None:
         self.add(self.checked(chunk))
 
@@ -145,8 +201,14 @@ class ChoiceAnswer(ChunkAnswer):
         for choice in answer.choices or ():
             if choice.index:
                 self._others.add(choice.index)
-            else:
-                self.choose(choice)
+                continue
+            self.choose(choice)
+            self.rest.add(said_by(choice, "logprobs", *STOPS))
+            if choice.finish_reason == STOP:
+                for value in (choice.stop_reason, choice.matched_stop):
+                    if value is not UNSET and bytes(value)[:1] == b'"':
+                        self.said.stop_sequence = plain(value)
+            self.reason = choice.finish_reason or self.reason
         if answer.usage is not UNSET and answer.usage != _NULL:
             self.said.usage, self._usage_rest, self._usage_issues = read_usage(answer.usage, "$.usage", self.counts)
         head = self._head_of(answer)
@@ -240,6 +302,10 @@ class ChunkWriter(ABC):
         self._now: int | None = None
 
     @abstractmethod
+    def answer(self, response: Response) -> tuple[Body, list[Loss]]:
+        """The whole body of an answer, and what could not be said. Raises UpstreamError for one that failed."""
+
+    @abstractmethod
     def _first(self) -> bytes:
         """The chunk before the first event."""
 
@@ -277,6 +343,8 @@ class ChunkWriter(ABC):
             elif isinstance(event, PartStart):
                 self._start(out, event)
             elif isinstance(event, PartEnd):
+                if event.part is not None:
+                    event.part.at = event.part.at or f"items[{event.index}]"
                 self._end(out, event)
             elif isinstance(event, MessageEnd):
                 self._conclude(out, event)
@@ -308,6 +376,7 @@ class ChunkWriter(ABC):
         """A rendering that reports to `losses`, for what came from an API, or from none."""
         request = Request(conversation=Conversation(items=list(items)), origin=origin)
         rendering = self._api.rendering(request, OFFICIAL, {})
+        rendering.unplaced = self._api.unplaced.in_answers
         rendering.losses = self.losses
         return rendering
 
@@ -372,7 +441,8 @@ class ChoiceWriter(ChunkWriter):
 
     def last(self, rendering: Rendering, end: MessageEnd, choice: Body) -> bytes:
         """The chunk with the last of a choice, and that with the counts, if the client asked for them."""
-        lose_id(rendering, end.id, self.id, named=self._reply.id is not None)
+        if self._reply.id is None:
+            lose_id(rendering, end.id, self.id)
         body = self.chunk([choice])
         self._put_top(rendering, body, end)
         last = frame(encoded(body))
@@ -383,8 +453,7 @@ class ChoiceWriter(ChunkWriter):
         return last
 
     def _usage(self, rendering: Rendering, usage: Usage, extra: Extra) -> Body:
-        own = "usage" in extra and not rendering.foreign
-        return write_usage(usage, read_object(extra["usage"]) if own else {}, self.counts)
+        return write_usage(usage, {} if rendering.foreign else members_in(extra.get("usage")), self.counts)
 
     def _put_top(self, rendering: Rendering, body: Body, said: Response | MessageEnd) -> None:
         """Write the unnamed members of the body, or report them."""
@@ -407,5 +476,38 @@ def lose_stop(rendering: Rendering, stop: str | None, choice: Body) -> None:
         rendering.lose("$.stop_sequence", "dropped", "which stop string was met cannot be said here")
 
 
-STOPS = ("stop_reason", "matched_stop")
-"""The member for a stop string that was met, as two servers name it."""
+class ChunkApi(Api):
+    """An API whose answers come in chunks, which a writer makes of them, and a whole one as well."""
+
+    writer: ClassVar[type[ChunkWriter]]
+
+    def write_response(self, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
+        """An answer with one choice, of the number that the reply says."""
+        return self.writer(self, request, reply, response).answer(response)
+
+    def write_stream(self, request: Request, reply: Reply) -> StreamRenderer:
+        """A writer of chunks."""
+        return self.writer(self, request, reply)
+
+
+class ChoiceApi(ChunkApi):
+    """An API of choices, of which a reader reads one."""
+
+    reader: ClassVar[type[ChoiceAnswer]]
+
+    def parse_response(self, body: Source) -> Response:
+        """A whole answer; of several choices only the first."""
+        return self.reader(is_whole=True).whole(Json(body_bytes(body)))
+
+    def parse_responses(self, body: Source) -> list[Response]:
+        """An answer for each choice."""
+        return of_each_choice(body, self.parse_response)
+
+    def stream_parser(self) -> StreamReader:
+        """A parser of chunks."""
+        return StreamReader(self.reader())
+
+    def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:
+        """Status and body of an error."""
+        status, body = error_body(error)
+        return status, encoded_error(body)

@@ -11,9 +11,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from turnscript.apis.api import Body, Rendering
-from turnscript.core.conversation import Assistant, Extra, Item, Response, Text
+from turnscript.core.conversation import Assistant, Item, Response, Text
 from turnscript.core.events import Event, MessageEnd, PartEnd
-from turnscript.core.json_text import Json, plain, read_list, read_object
+from turnscript.core.json_text import elements_in, members_in, plain, read_list
 
 _PAGE, _FOUND = "url_citation", "web_search_result_location"
 _RANGED, _WHOLE = "annotations", "citations"
@@ -46,13 +46,13 @@ def wrapped(pages: list[Body]) -> list[Body]:
 
 def with_pages_on_text(response: Response) -> Response:
     """An answer whose one message cites pages, with the citations on its one text; any other as it is."""
-    choice = _object(response.extra.get("choices"))
-    message = _object(choice.get("message"))
+    choice = members_in(response.extra.get("choices"))
+    message = members_in(choice.get("message"))
     texts = [part for item in response.items if isinstance(item, Assistant) for part in item.content]
     cited = message.get(_RANGED)
     if choice.keys() != {"message"} or message.keys() != {_RANGED} or cited is None or len(texts) != 1:
         return response
-    text, entries = texts[0], read_list(cited) if bytes(cited)[:1] == b"[" else []
+    text, entries = texts[0], elements_in(cited)
     if not isinstance(text, Text) or not entries or not all(_page(plain(one), len(text.text))[1] for one in entries):
         return response
     said = replace(text, extra=text.extra | {_RANGED: cited})
@@ -91,7 +91,3 @@ def _page(said: Any, length: int) -> tuple[Body | None, bool]:
     title = title if isinstance(title, str) else url
     page: Body = {"type": _PAGE, "start_index": places[0], "end_index": places[1], "url": url, "title": title}
     return page, members.keys() == _SAID and members["title"] == title
-
-
-def _object(value: Json | None) -> Extra:
-    return read_object(value) if value is not None and bytes(value)[:1] == b"{" else {}
