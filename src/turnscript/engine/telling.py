@@ -168,9 +168,9 @@ class Teller(OneStream, ABC):
         """Do what a literal says."""
 
     def _note_closing(self, literal: str) -> None:
-        """Note the closing of calls: where it is a stop, the model should not go on."""
+        """Note the closing of calls: where a stop is in it, or all of it, the model should not go on."""
         if not self._met_stop:
-            self._met_stop = literal.strip() in map(str.strip, self.stops)
+            self._met_stop = any(core in literal for core in map(str.strip, self.stops) if core)
 
     def _take_events(self) -> list[Event]:
         events, self._events = self._events, []
