@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import turnscript as ts
-from tests.conformance.test_parser_laws import after_opening, written_by_model
+from tests.conformance.test_parser_laws import after_opening, ends_thought, written_by_model
 from tests.every import every
 from tests.sampling import Writer
 from turnscript.convert.registry import model_formats
@@ -350,6 +350,7 @@ def test_what_a_format_renders_is_of_its_grammar(format_name: str, case: tuple[s
     free, demanded = asked(ts.ToolChoice("auto")), asked(ts.ToolChoice("required"))
     written = written_by_model(format_, free, [call])
     if written is not None:
+        written = written.removeprefix(ends_thought(format_, [call]))
         begun = list(dict.fromkeys([written, after_opening(format_, written)]))
         rules = format_.grammar(TOOLS).rules
         alone = [one[blank:] for one in begun for blank in range(len(one) - len(one.lstrip()) + 1)]

@@ -3,7 +3,7 @@
 import itertools
 import json
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy, deepcopy
 
 import msgspec
@@ -107,7 +107,8 @@ def written_by_model(format_: Format, asked: ts.Request, items: list[ts.Item]) -
     """What the model writes for these items; None where they do not follow the prompt in one turn."""
     if says_no_thought(format_) and any(isinstance(item, ts.Thinking) for item in items):
         return None
-    prompt = as_past(format_, format_.prompt(asked, thinking=False).text)
+    shown = format_.prompt(asked, thinking=False).text
+    prompt = as_past(format_, shown)
     whole = ts.Request(conversation=ts.Conversation(items=[*asked.items, *items], tools=asked.tools))
     document = str(format_.render(whole, view="prompt").value).removesuffix(format_.document.end)
     opening = format_.document.segment("assistant")
@@ -115,12 +116,29 @@ def written_by_model(format_: Format, asked: ts.Request, items: list[ts.Item]) -
     if not document.startswith(prompt):
         return None
     written = document[len(prompt) :]
+    if prompt != shown and ends_thought(format_, items):
+        return behind_thought(format_, items, written)
     return written if opening.open == "" or written.startswith(opening.open) else None
 
 
+def behind_thought(format_: Format, items: Iterable[ts.Item], written: str) -> str:
+    """What the model writes where every prompt begins a thought: the rest of it, or its end, and then what it says."""
+    prefill, over = format_.document.generation.prefill, ends_thought(format_, items)
+    return written.removeprefix(prefill) if over and written.startswith(prefill) else f"{over}{written}"
+
+
+def ends_thought(format_: Format, items: Iterable[ts.Item]) -> str:
+    """How a thought ends that says nothing, before items, where every prompt begins one; nothing where none does."""
+    document, thought = format_.document, format_.document.segment("thinking") if format_.features.thinking else None
+    if thought is None or document.generation.prefill != f"{thought.open}{thought.head_end}":
+        return ""
+    return f"{thought.close}{document.joints.get((thought.kind, next(iter(items)).kind), '')}"
+
+
 def as_past(format_: Format, prompt: str) -> str:
-    """A prompt without the empty thought that it writes and past turns do not have."""
-    return prompt.removesuffix(format_.document.generation.prefill) if says_no_thought(format_) else prompt
+    """A prompt without the thought that it writes or begins, and past turns do not have."""
+    writes = says_no_thought(format_) or ends_thought(format_, [ts.Assistant()])
+    return prompt.removesuffix(format_.document.generation.prefill) if writes else prompt
 
 
 def says_no_thought(format_: Format) -> bool:
