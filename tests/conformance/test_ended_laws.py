@@ -3,7 +3,8 @@
 import pytest
 
 import turnscript as ts
-from tests.conformance.test_parser_laws import WEATHER, calls_text, opening_of
+from tests.conformance.test_parser_laws import WEATHER, calls_text
+from turnscript.engine.layout import layout_of
 from turnscript.engine.prompt import Prompt
 from turnscript.engine.states import model_turn
 
@@ -53,7 +54,8 @@ def test_a_turn_of_calls_ends_with_its_closing_or_its_stop_and_not_before(format
     format_ = ts.get_format(format_name)
     prompt = prompt_of(format_name, [WEATHER])
     calls = calls_text(format_, 1, "Tokyo")
-    written = calls[calls.index(opening_of(format_, "tool_call").strip()) :]
+    place = layout_of(format_.document).places["tool_call"]
+    written = calls[calls.index((place.group_open or place.open or place.body.begins).strip()) :]
     closed = any(stop.strip() in written for stop in prompt.stops)
     for text in [written] if closed else [f"{written}{stop}" for stop in prompt.stops]:
         at = ended_at(prompt, f"{text} and more")

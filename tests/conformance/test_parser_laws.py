@@ -22,6 +22,7 @@ from turnscript.core.json_spelling import shown_items
 from turnscript.core.json_text import json_of
 from turnscript.engine.layout import document_literals, layout_of
 from turnscript.engine.prompt import Prompt
+from turnscript.engine.states import model_turn
 from turnscript.formats.format import Format
 
 FEWER = fewer()
@@ -273,11 +274,9 @@ def said(items: list[ts.Item]) -> list[str]:
 def is_one_turn(format_: Format, items: list[ts.Item]) -> bool:
     """Whether the items are one turn of the model, which an answer is."""
     kinds = [item.kind for item in items]
-    joints = format_.document.joints or {
-        ("thinking", "assistant"),
-        ("thinking", "tool_call"),
-        ("tool_call", "tool_call"),
-    }
+    joints = format_.document.joints
+    if not joints and not model_turn(format_.document).speaks:  # a turn for each, of which an answer may be several
+        joints = dict.fromkeys([("thinking", "assistant"), ("thinking", "tool_call"), ("tool_call", "tool_call")], "")
     return all(pair in joints for pair in itertools.pairwise(kinds)) and not items[-1].open
 
 

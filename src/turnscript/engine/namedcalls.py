@@ -126,7 +126,7 @@ class _NamedMachine(JsonMachine):
         """Read the name or the id, up to the mark behind it."""
         found = self._marks.find(text, start, closing=False)
         while self._strict and found and found[0] == self._mark and not self._begins(text, found.end()):
-            found = self._marks.find(text, found.end(), closing=False)  # it is of the name: no arguments stand behind it
+            found = self._marks.find(text, found.end(), closing=False)  # no arguments behind it: it is of the name
         end = self._marks.hold(text, start) if found is None else found.start()
         self._said.append(text[start:end])
         if found is None:
