@@ -3,7 +3,7 @@
 import pytest
 
 import turnscript as ts
-from tests.conformance.test_parser_laws import WEATHER, calls_text
+from tests.conformance.test_parser_laws import WEATHER, calls_text, opens_text
 from turnscript.engine.layout import layout_of
 from turnscript.engine.prompt import Prompt
 from turnscript.engine.states import model_turn
@@ -80,9 +80,9 @@ def test_a_forced_call_ends_with_its_stop(format_name: str) -> None:
 
 def test_an_answer_ends_with_the_clients_stop_and_not_before(format_name: str) -> None:
     for tools in ([], [WEATHER]):
-        prompt = prompt_of(format_name, tools, stop=["###"])
-        assert len("Some words###") == ended_at(prompt, "Some words### and more")
-        assert ended_at(prompt, "Some words## and more") is None
+        prompt, lead = prompt_of(format_name, tools, stop=["%%%"]), opens_text(ts.get_format(format_name))
+        assert len(f"{lead}Some words%%%") == ended_at(prompt, f"{lead}Some words%%% and more")
+        assert ended_at(prompt, f"{lead}Some words%% and more") is None
 
 
 def test_an_answer_that_goes_on_has_not_ended(format_name: str) -> None:

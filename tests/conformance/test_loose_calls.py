@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import turnscript as ts
-from tests.conformance.test_parser_laws import check_events, content_of, events_behind, every_cut
+from tests.conformance.test_parser_laws import check_events, content_of, events_behind, every_cut, opens_text
 from tests.growth import assert_grows_below
 from turnscript.core.events import Event
 from turnscript.core.json_text import json_of
@@ -75,7 +75,7 @@ def told(response: ts.Response) -> tuple[str, list[list[str]]]:
 @pytest.mark.parametrize("case", LOOSE, ids=[f"{one['family']}: {one['source']}" for one in LOOSE])
 def test_a_habit_is_understood_in_any_pieces(format_name: str, case: dict[str, Any]) -> None:
     format_ = ts.get_format(format_name)
-    written = case["written"]
+    written = opens_text(format_) + case["written"]
     finish = case.get("finish", "stop")
     whole = check_events(answered(format_, [written], finish=finish), written)
     own, bare = has_fences(format_) and "```" in written, is_bare(format_)
@@ -128,6 +128,7 @@ def test_long_and_many_loose_calls_take_linear_time(format_name: str, goes_on: s
     format_ = ts.get_format(format_name)
 
     def read(written: str, calls: int) -> Callable[[], object]:
+        written = opens_text(format_) + written
         pieces = [written[at : at + 64] for at in range(0, len(written), 64)]
         found = len(told(ts.fold(answered(format_, pieces)))[1])
         assert found == (0 if goes_on and not is_bare(format_, ("{",)) else calls)

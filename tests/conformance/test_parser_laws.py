@@ -266,6 +266,12 @@ def after_opening(format_: Format, written: str) -> str:
     return written.removeprefix(f"{opening.open}{opening.head_end}" if begun is None else begun)
 
 
+def opens_text(format_: Format) -> str:
+    """What a model writes of a text's opening, where a prompt writes no more than the beginning of it."""
+    opening, begun = format_.document.segment("assistant"), format_.document.generation.answer_prefill
+    return f"{opening.open}{opening.head_end}".removeprefix(begun) if begun else ""
+
+
 def said(items: list[ts.Item]) -> list[str]:
     """The contents of items. What is only white space may be dropped, as between two calls."""
     return [content for content in map(content_of, items) if content.strip()]
