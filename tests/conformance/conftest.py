@@ -1,7 +1,7 @@
 """Owns the parameters of the laws: they come from the registry, so a new format or API is under all of them at once.
 
 A law that is about thoughts, calls or results says so (`about`), and is held on the formats that have a place for them,
-as their tables say (`Format.features`), or that have one of a few habits (`HABITS`). All others are held on all.
+as their tables say (`Format.features`), or that have one of a few habits (`habits.HABITS`). All others are held on all.
 
 One more format stands under them: a file that turns on what the engine's table knows and no registered format has on.
 Others are under no law of growth, and in long runs only: one that knows neither thoughts nor tools; one whose results
@@ -15,7 +15,6 @@ hold those that cost little (`ON_MODELS`).
 """
 
 import re
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from typing import Any
 import pytest
 
 import turnscript as ts
-from turnscript.formats.format import Format
+from tests.conformance.habits import HABITS
 
 FOLDER = Path(__file__).parents[1] / "formats"
 FILES = ("plain.toml", "within.toml", "invoke.toml", "bare.toml", "marks.toml")
@@ -35,26 +34,6 @@ NOT = {"invoke.toml": {"test_parser_laws", "test_template_laws"}}
 ON_MODELS = {"test_ended_laws": True, "test_grammar_laws": False, "test_response_template_laws": False}
 """Laws that are held on the table of every model, too, by their module; and whether only a long run has it."""
 GROWTH = re.compile("linear|in_proportion|long_and_deep")
-
-
-def keeps(format_: Format) -> bool:
-    """Whether prompts show for ever what they have shown once."""
-    segments = [segment for turn in format_.document.turns for segment in turn.segments]
-    return not format_.document.generation.prefill and not any(segment.until for segment in segments)
-
-
-def resumes(format_: Format) -> bool:
-    """Whether an answer goes on in a prompt as it stands in later ones, with no line end or empty thought between."""
-    asked: list[ts.Item] = [ts.User(content=[ts.Text(text="Hi")])]
-    answered = [*asked, ts.Assistant(content=[ts.Text(text="Hello.")])]
-    prompt = format_.prompt(ts.Request(conversation=ts.Conversation(items=asked)), thinking=False).text
-    shown = str(format_.render(ts.Request(conversation=ts.Conversation(items=answered)), view="prompt").value)
-    lead = " " if format_.document.flattened else ""  # which the model writes itself
-    return shown.startswith((f"{prompt}Hello.", f"{prompt}{lead}Hello."))
-
-
-HABITS: dict[str, Callable[[Format], bool]] = {"keeps": keeps, "resumes": resumes}
-"""What a law may be about besides: how a format's prompts follow on each other."""
 
 
 def formats(law: pytest.Metafunc) -> list[Any]:

@@ -51,6 +51,13 @@ def has_fences(format_: Format) -> bool:
     return any(one.open.startswith("```") for turn in turns for one in (*turn.segments, *turn.also_read))
 
 
+def holds_own(format_: Format, written: str) -> bool:
+    """Whether a text holds all that opens a call of the format's own."""
+    place = layout_of(format_.document).places["tool_call"]
+    opening = f"{place.group_open}{place.open}".strip()
+    return bool(opening.strip("[{")) and opening in written
+
+
 def is_bare(format_: Format, begins: tuple[str, ...] = ("{", "[{")) -> bool:
     """Whether nothing but JSON opens a call of the format's own, so that most of what is loose elsewhere is its own."""
     places = states_of(format_.document, model_turn(format_.document), False, (), "any").places
@@ -78,7 +85,7 @@ def test_a_habit_is_understood_in_any_pieces(format_name: str, case: dict[str, A
     written = opens_text(format_) + case["written"]
     finish = case.get("finish", "stop")
     whole = check_events(answered(format_, [written], finish=finish), written)
-    own, bare = has_fences(format_) and "```" in written, is_bare(format_)
+    own, bare = (has_fences(format_) and "```" in written) or holds_own(format_, written), is_bare(format_)
     text, calls = told(whole)
     if bare and case["calls"]:  # what stands around its own calls is text: a fence that closes, say
         said = case.get("text", "")

@@ -9,6 +9,7 @@ import pytest
 
 import turnscript as ts
 from tests import corpora
+from tests.conformance.habits import keeps
 from tests.conformance.test_parser_laws import MODELS, WEATHER, after_opening, answers, written_by_model
 from tests.growth import assert_grows_below
 from turnscript.core.json_text import is_object
@@ -60,10 +61,10 @@ def following_of(items: list[ts.Item], start: int) -> list[ts.Item]:
 def test_a_replayed_turn_gives_the_prompt_that_goes_on_from_it(format_name: str, name: str) -> None:
     """Rendered from the start with the generated text, a prompt is the one that was extended, byte for byte."""
     format_ = ts.get_format(format_name)
-    whole = corpora.load(name)
+    whole, stays = corpora.load(name), keeps(format_)
     for asked, items in answers(whole):
         written = written_by_model(format_, asked, items)
-        if written is None:
+        if written is None or (not stays and any(isinstance(item, ts.Thinking) for item in items)):
             continue
         prompt = format_.prompt(asked, thinking=False)
         text = after_opening(format_, written)
