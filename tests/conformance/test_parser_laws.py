@@ -129,16 +129,21 @@ def behind_thought(format_: Format, items: Iterable[ts.Item], written: str) -> s
 
 
 def ends_thought(format_: Format, items: Iterable[ts.Item]) -> str:
-    """How a thought ends that says nothing, before items, where every prompt begins one; nothing where none does."""
+    """What a model writes before items where every prompt begins a thought: the end of one that says nothing, and what
+    joins the two; or only that, where a prompt ends with an empty thought."""
     document, thought = format_.document, format_.document.segment("thinking") if format_.features.thinking else None
-    if thought is None or document.generation.prefill != f"{thought.open}{thought.head_end}":
+    prefill = document.generation.prefill
+    if thought is None or not prefill:
         return ""
-    return f"{thought.close}{document.joints.get((thought.kind, next(iter(items)).kind), '')}"
+    joint = document.joints.get((thought.kind, next(iter(items)).kind), "")
+    if prefill == f"{thought.open}{thought.head_end}":
+        return f"{thought.close}{joint}"
+    return joint if prefill.endswith(thought.close.strip()) else ""
 
 
 def as_past(format_: Format, prompt: str) -> str:
     """A prompt without the thought that it writes or begins, and past turns do not have."""
-    writes = says_no_thought(format_) or ends_thought(format_, [ts.Assistant()])
+    writes = says_no_thought(format_) or bool(ends_thought(format_, [ts.Assistant()]))
     return prompt.removesuffix(format_.document.generation.prefill) if writes else prompt
 
 
