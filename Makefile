@@ -155,8 +155,9 @@ tiny: ## make the tiny model anew, from nothing, and judge it (OUT=folder, STEPS
 golden: setup ## rewrite the golden files of a format, a model's table or an API (NAME=rwkv-goose), or all; then read the difference
 	$(PYTEST) tests/conformance/test_format_goldens.py tests/conformance/test_template_goldens.py tests/answers/test_goldens.py tests/unit/test_example_formats.py::test_an_example_writes_what_it_wrote --update-golden $(if $(NAME),-k '$(NAME)')
 
-laws: setup ## hold all laws of formats on a single one (FORMAT=my.toml, or a name such as qwen3)
-	$(PYTEST) tests/conformance --format '$(or $(FORMAT),$(error name a format: make laws FORMAT=my.toml))'
+laws: export HYPOTHESIS_PROFILE ?= $(if $(FORMAT),default,quick)
+laws: setup ## hold all laws of formats on a single one (FORMAT=my.toml, or a name such as qwen3), or on the tables of all models
+	$(PYTEST) tests/conformance --format '$(or $(FORMAT),models)'
 
 map: setup ## rewrite the file map in AGENTS.md from the module docstrings
 	$(BIN)/python -m tools.agents_map

@@ -44,7 +44,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing them")
-    parser.addoption("--format", help="hold the laws of formats on this one alone: a name, or a file in TOML")
+    parser.addoption("--format", help="hold the laws of formats on this one alone: a name, a file in TOML, or `models`")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -3,8 +3,10 @@
 import pytest
 
 import turnscript as ts
-from tests.conformance.test_parser_laws import WEATHER, calls_text, opening_of
+from tests.conformance.test_parser_laws import WEATHER, calls_text, opens_text
+from turnscript.engine.layout import layout_of
 from turnscript.engine.prompt import Prompt
+from turnscript.engine.states import model_turn
 
 NEXT = 2
 """How many characters a parser may need to see behind a stop that may be the beginning of something else."""
@@ -52,7 +54,8 @@ def test_a_turn_of_calls_ends_with_its_closing_or_its_stop_and_not_before(format
     format_ = ts.get_format(format_name)
     prompt = prompt_of(format_name, [WEATHER])
     calls = calls_text(format_, 1, "Tokyo")
-    written = calls[calls.index(opening_of(format_, "tool_call").strip()) :]
+    place = layout_of(format_.document).places["tool_call"]
+    written = calls[calls.index((place.group_open or place.open or place.body.begins).strip()) :]
     closed = any(stop.strip() in written for stop in prompt.stops)
     for text in [written] if closed else [f"{written}{stop}" for stop in prompt.stops]:
         at = ended_at(prompt, f"{text} and more")
@@ -61,21 +64,25 @@ def test_a_turn_of_calls_ends_with_its_closing_or_its_stop_and_not_before(format
 
 
 def test_a_forced_call_ends_with_its_stop(format_name: str) -> None:
+    """Or with what closes the turn, which is no stop where a server does not show it."""
     format_ = ts.get_format(format_name)
     prompt = prompt_of(format_name, [WEATHER], mode="required")
     whole = ts.Request(
         conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")]), CALL], tools=[WEATHER])
     )
     written = str(format_.render(whole, view="prompt").value)[len(prompt.text) :].rstrip()
-    met = [written.index(stop.strip()) + len(stop.strip()) for stop in prompt.stops if stop.strip() in written]
-    assert ended_at(prompt, f"{written} ") == min(met, default=None)
+    ends = [end.strip() for end in (*prompt.stops, model_turn(format_.document).close)]
+    met = [written.index(end) + len(end) for end in ends if end and end in written]
+    at = ended_at(prompt, f"{written}   ")
+    assert (at is None) == (not met)
+    assert at is None or 0 <= at - min(met) <= NEXT
 
 
 def test_an_answer_ends_with_the_clients_stop_and_not_before(format_name: str) -> None:
     for tools in ([], [WEATHER]):
-        prompt = prompt_of(format_name, tools, stop=["###"])
-        assert len("Some words###") == ended_at(prompt, "Some words### and more")
-        assert ended_at(prompt, "Some words## and more") is None
+        prompt, lead = prompt_of(format_name, tools, stop=["%%%"]), opens_text(ts.get_format(format_name))
+        assert len(f"{lead}Some words%%%") == ended_at(prompt, f"{lead}Some words%%% and more")
+        assert ended_at(prompt, f"{lead}Some words%% and more") is None
 
 
 def test_an_answer_that_goes_on_has_not_ended(format_name: str) -> None:
@@ -87,8 +94,8 @@ def test_an_answer_that_goes_on_has_not_ended(format_name: str) -> None:
 
 
 def closes_calls(format_name: str, stop: str) -> bool:
-    """Whether a stop is what calls are closed with: behind words it is text."""
-    turns = ts.get_format(format_name).document.turns
-    calls = [segment for turn in turns for segment in turn.segments if segment.kind == "tool_call"]
+    """Whether a stop is in what calls alone are closed with: behind words it is text."""
+    document = ts.get_format(format_name).document
+    calls = [segment for turn in document.turns for segment in turn.segments if segment.kind == "tool_call"]
     closings = [closing for one in calls for closing in (one.close, one.group.close if one.group else "")]
-    return stop.strip() in [closing.strip() for closing in closings]
+    return stop.strip() != document.segment("assistant").close.strip() and any(stop.strip() in one for one in closings)

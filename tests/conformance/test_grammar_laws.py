@@ -6,6 +6,7 @@ that its schema allows is a text of the grammar.
 
 import json
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 from math import inf
 from pathlib import Path
@@ -17,11 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import turnscript as ts
-from tests.conformance.test_parser_laws import after_opening, written_by_model
+from tests.conformance.test_parser_laws import after_opening, ends_thought, written_by_model
 from tests.every import every
 from tests.sampling import Writer
 from turnscript.convert.registry import model_formats
 from turnscript.core.json_text import every_member, json_of
+from turnscript.engine.states import model_turn
 from turnscript.formats.format import Format
 from turnscript.gateway.checks import check_calls as findings_of
 from turnscript.grammar.nodes import Choice, Grammar, Node, Reference, Repeat, children
@@ -337,19 +339,36 @@ RENDERED = [
 
 @every("case", RENDERED)
 def test_what_a_format_renders_is_of_its_grammar(format_name: str, case: tuple[str, str]) -> None:
-    """Of calls that their schema allows, with members in its order."""
+    """Of calls that their schema allows, with members in its order: behind the prompt that demands one, and alone.
+
+    Alone, a grammar begins with the call: not with white space that the model writes before it.
+    """
     format_ = ts.get_format(format_name)
-    request = asked(ts.ToolChoice("auto"))
-    call = ts.ToolCall(name=case[0], arguments=case[1], id="call_1")
-    written = written_by_model(format_, request, [call]) if has_calls(format_) else None
-    if written is None:
+    if not has_calls(format_):
         return
-    rules = format_.grammar(TOOLS).rules
-    close = format_.document.generation.stops
-    begun = [written, *(written.rstrip().removesuffix(stop.strip()).rstrip("\n") for stop in close)]
-    begun += [after_opening(format_, one) for one in begun]
-    begun += [one.removeprefix(" ") for one in begun] + [one + "\n" for one in begun]
-    assert any(matches(rules, one.strip(" ")) for one in begun), written
+    call = ts.ToolCall(name=case[0], arguments=case[1], id="call_1")
+    free, demanded = asked(ts.ToolChoice("auto")), asked(ts.ToolChoice("required"))
+    written = written_by_model(format_, free, [call])
+    if written is not None:
+        written = written.removeprefix(ends_thought(format_, [call]))
+        begun = list(dict.fromkeys([written, after_opening(format_, written)]))
+        rules = format_.grammar(TOOLS).rules
+        alone = [one[blank:] for one in begun for blank in range(len(one) - len(one.lstrip()) + 1)]
+        assert any(matches(rules, one) for text in alone for one in without_ends(format_, text)), written
+    constraint = format_.prompt(demanded, thinking=False).grammar("gbnf")
+    assert constraint is not None
+    written = written_by_model(format_, demanded, [call])
+    if written is not None:
+        assert any(matches(constraint.rules, one) for one in without_ends(format_, written)), written
+
+
+def without_ends(format_: Format, written: str) -> Iterator[str]:
+    """A turn as it is written, without what is behind it, and without what ends it, which a server may take away."""
+    yield from (written, written.rstrip())
+    for end in (*ends_of(format_), model_turn(format_.document).close.strip()):
+        if end and end in written:
+            yield (rest := written[: written.rindex(end)])
+            yield rest.rstrip("\n")
 
 
 @every("case", RENDERED[2::3])

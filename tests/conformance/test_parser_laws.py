@@ -3,7 +3,7 @@
 import itertools
 import json
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy, deepcopy
 
 import msgspec
@@ -22,6 +22,7 @@ from turnscript.core.json_spelling import shown_items
 from turnscript.core.json_text import json_of
 from turnscript.engine.layout import document_literals, layout_of
 from turnscript.engine.prompt import Prompt
+from turnscript.engine.states import model_turn
 from turnscript.formats.format import Format
 
 FEWER = fewer()
@@ -107,7 +108,8 @@ def written_by_model(format_: Format, asked: ts.Request, items: list[ts.Item]) -
     """What the model writes for these items; None where they do not follow the prompt in one turn."""
     if says_no_thought(format_) and any(isinstance(item, ts.Thinking) for item in items):
         return None
-    prompt = as_past(format_, format_.prompt(asked, thinking=False).text)
+    shown = format_.prompt(asked, thinking=False).text
+    prompt = as_past(format_, shown)
     whole = ts.Request(conversation=ts.Conversation(items=[*asked.items, *items], tools=asked.tools))
     document = str(format_.render(whole, view="prompt").value).removesuffix(format_.document.end)
     opening = format_.document.segment("assistant")
@@ -115,12 +117,34 @@ def written_by_model(format_: Format, asked: ts.Request, items: list[ts.Item]) -
     if not document.startswith(prompt):
         return None
     written = document[len(prompt) :]
+    if prompt != shown and ends_thought(format_, items):
+        return behind_thought(format_, items, written)
     return written if opening.open == "" or written.startswith(opening.open) else None
 
 
+def behind_thought(format_: Format, items: Iterable[ts.Item], written: str) -> str:
+    """What the model writes where every prompt begins a thought: the rest of it, or its end, and then what it says."""
+    prefill, over = format_.document.generation.prefill, ends_thought(format_, items)
+    return written.removeprefix(prefill) if over and written.startswith(prefill) else f"{over}{written}"
+
+
+def ends_thought(format_: Format, items: Iterable[ts.Item]) -> str:
+    """What a model writes before items where every prompt begins a thought: the end of one that says nothing, and what
+    joins the two; or only that, where a prompt ends with an empty thought."""
+    document, thought = format_.document, format_.document.segment("thinking") if format_.features.thinking else None
+    prefill = document.generation.prefill
+    if thought is None or not prefill:
+        return ""
+    joint = document.joints.get((thought.kind, next(iter(items)).kind), "")
+    if prefill == f"{thought.open}{thought.head_end}":
+        return f"{thought.close}{joint}"
+    return joint if prefill.endswith(thought.close.strip()) else ""
+
+
 def as_past(format_: Format, prompt: str) -> str:
-    """A prompt without the empty thought that it writes and past turns do not have."""
-    return prompt.removesuffix(format_.document.generation.prefill) if says_no_thought(format_) else prompt
+    """A prompt without the thought that it writes or begins, and past turns do not have."""
+    writes = says_no_thought(format_) or bool(ends_thought(format_, [ts.Assistant()]))
+    return prompt.removesuffix(format_.document.generation.prefill) if writes else prompt
 
 
 def says_no_thought(format_: Format) -> bool:
@@ -247,6 +271,12 @@ def after_opening(format_: Format, written: str) -> str:
     return written.removeprefix(f"{opening.open}{opening.head_end}" if begun is None else begun)
 
 
+def opens_text(format_: Format) -> str:
+    """What a model writes of a text's opening, where a prompt writes no more than the beginning of it."""
+    opening, begun = format_.document.segment("assistant"), format_.document.generation.answer_prefill
+    return f"{opening.open}{opening.head_end}".removeprefix(begun) if begun else ""
+
+
 def said(items: list[ts.Item]) -> list[str]:
     """The contents of items. What is only white space may be dropped, as between two calls."""
     return [content for content in map(content_of, items) if content.strip()]
@@ -255,11 +285,9 @@ def said(items: list[ts.Item]) -> list[str]:
 def is_one_turn(format_: Format, items: list[ts.Item]) -> bool:
     """Whether the items are one turn of the model, which an answer is."""
     kinds = [item.kind for item in items]
-    joints = format_.document.joints or {
-        ("thinking", "assistant"),
-        ("thinking", "tool_call"),
-        ("tool_call", "tool_call"),
-    }
+    joints = format_.document.joints
+    if not joints and not model_turn(format_.document).speaks:  # a turn for each, of which an answer may be several
+        joints = dict.fromkeys([("thinking", "assistant"), ("thinking", "tool_call"), ("tool_call", "tool_call")], "")
     return all(pair in joints for pair in itertools.pairwise(kinds)) and not items[-1].open
 
 

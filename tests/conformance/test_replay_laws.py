@@ -9,6 +9,7 @@ import pytest
 
 import turnscript as ts
 from tests import corpora
+from tests.conformance.habits import keeps
 from tests.conformance.test_parser_laws import MODELS, WEATHER, after_opening, answers, written_by_model
 from tests.growth import assert_grows_below
 from turnscript.core.json_text import is_object
@@ -60,10 +61,10 @@ def following_of(items: list[ts.Item], start: int) -> list[ts.Item]:
 def test_a_replayed_turn_gives_the_prompt_that_goes_on_from_it(format_name: str, name: str) -> None:
     """Rendered from the start with the generated text, a prompt is the one that was extended, byte for byte."""
     format_ = ts.get_format(format_name)
-    whole = corpora.load(name)
+    whole, stays = corpora.load(name), keeps(format_)
     for asked, items in answers(whole):
         written = written_by_model(format_, asked, items)
-        if written is None:
+        if written is None or (not stays and any(isinstance(item, ts.Thinking) for item in items)):
             continue
         prompt = format_.prompt(asked, thinking=False)
         text = after_opening(format_, written)
@@ -112,11 +113,17 @@ def texts_of(format_: Format) -> list[str]:
 
 
 @pytest.mark.about("calls", "results", "resumes")
-@pytest.mark.parametrize("thinking", [False, True])
-def test_a_session_only_grows_whether_it_is_extended_or_replayed(format_name: str, thinking: bool) -> None:
+def test_a_session_only_grows_whether_it_is_extended_or_replayed(format_name: str) -> None:
     """Each prompt begins with the one before and what was generated for it, and rendering from the start agrees."""
-    format_ = ts.get_format(format_name)
-    thinking = thinking and format_.features.thinking
+    check_growth(ts.get_format(format_name), thinking=False)
+
+
+@pytest.mark.about("thinking", "calls", "results", "resumes", "keeps")
+def test_a_session_of_thoughts_only_grows_where_they_stay(format_name: str) -> None:
+    check_growth(ts.get_format(format_name), thinking=True)
+
+
+def check_growth(format_: Format, thinking: bool) -> None:
     items: list[ts.Item] = []
     replays: list[tuple[int, int, Generated]] = []
     before = ""
@@ -212,7 +219,7 @@ def test_a_closing_with_other_white_space_before_it_is_not_written_twice(format_
         later = request([*SESSION[0], *answer.items, *SESSION[1]])
         again = format_.prompt(later, replays=[(1, 1 + len(answer.items), turn)])
         assert again.text.startswith(prompt.text + written)
-        assert written.count(close) == again.text[len(prompt.text) :].count(close)
+        assert not again.text[len(prompt.text + written) :].lstrip().startswith(close)
         assert longer is None or longer.text == again.text
 
 
@@ -253,15 +260,20 @@ def test_half_a_closing_at_the_end_of_an_answer_is_its_text_in_the_next_prompt_t
         assert place.escape.remove(longer.text) == place.escape.remove(anew.text)
 
 
-BROKEN = ["unclosed", "after", "stop", "thought"]
+@pytest.mark.about("thinking", "calls", "resumes", "keeps")
+def test_a_thought_that_was_cut_off_is_replayed_where_thoughts_stay(format_name: str) -> None:
+    check_replay(ts.get_format(format_name), "thought")
 
 
 @pytest.mark.about("calls", "resumes")
-@pytest.mark.parametrize("how", BROKEN)
+@pytest.mark.parametrize("how", ["unclosed", "after", "stop"])
 def test_what_extend_cannot_do_is_replayed_as_far_as_the_client_saw_it(format_name: str, how: str) -> None:
     """A call that was cut off stays as it is; what follows the end of the turn, or the client's own stop, is not said
     again."""
-    format_ = ts.get_format(format_name)
+    check_replay(ts.get_format(format_name), how)
+
+
+def check_replay(format_: Format, how: str) -> None:
     asked = request([ts.User(content=said("q"))])
     lead = " " if format_.document.flattened else ""
     call = texts_of(format_)[0]
@@ -275,7 +287,7 @@ def test_what_extend_cannot_do_is_replayed_as_far_as_the_client_saw_it(format_na
     }[how]
     if how == "stop":
         asked.settings.stop = ["HALT"]
-    prompt = format_.prompt(asked, thinking=how == "thought" and format_.features.thinking)
+    prompt = format_.prompt(asked, thinking=how == "thought")
     answer = answered(prompt, written, "length" if how in ("unclosed", "thought") else None)
     turn = prompt.generated(answer)
     if not answer.items:  # the limit has cut the only call, so the client saw nothing
@@ -354,6 +366,7 @@ def test_a_flag_that_a_prompt_had_is_in_the_next_one_and_no_other() -> None:
                 assert later.text.startswith(prompt.text + text)
 
 
+@pytest.mark.about("resumes")
 @pytest.mark.deep
 @pytest.mark.parametrize("size", [400])
 def test_replaying_a_long_session_is_linear(format_name: str, size: int) -> None:

@@ -54,6 +54,21 @@ def test_a_call_that_is_fed_at_once_is_the_call_that_comes_in_pieces(payload: st
     assert text == whole.raw
 
 
+@pytest.mark.parametrize("members", ['"arguments": {"a": 1}, "id": "x"', '"id": "x", "arguments": {"a": 1}'])
+def test_the_id_of_a_call_that_is_cut_is_one_that_came_before_its_arguments(members: str) -> None:
+    """What is told of a call when it begins is all that a stream can tell of one that never ends."""
+    text = f'[TOOL_CALLS][{{"name": "f", {members}'
+    found = []
+    for size in (len(text), 1, 7):
+        parser = ts.get_format("mistral-nemo").parser()
+        events = [event for at in range(0, len(text), size) for event in parser.feed(text[at : at + size])]
+        found.append(ts.fold([*events, *parser.close("length")]))
+    assert found[0] == found[1] == found[2]
+    call = found[0].cut
+    assert isinstance(call, ts.ToolCall)
+    assert ("x" if members.startswith('"id"') else None) == call.id
+
+
 def test_arguments_of_any_length_stay_as_they_are_written() -> None:
     for length in (10, 65_536 - 30, 65_536, 200_000):
         arguments = f'{{"b" :1.0, "a": "{"x" * length}"}}'

@@ -101,3 +101,20 @@ def test_a_result_shows_the_id_of_its_call(word: str, lost: bool) -> None:
     item = ts.get_format(MARKS).parse(str(rendered.value)).items[1]
     assert isinstance(item, ts.ToolResult)
     assert (None if lost else word, "r<of>") == (item.id, text_content(item.content))
+
+
+@pytest.mark.parametrize("name", ["a>b", "<<f>>", '<<f>>"', ">", 'a>"b"', "<function=f>", "</function>"])
+@pytest.mark.parametrize("arguments", ["{}", '{"a": ">{</function>"}', "none"])
+def test_a_name_that_holds_its_own_mark_is_read_back(name: str, arguments: str) -> None:
+    call = ToolCall(name=name, arguments=arguments)
+    format_ = ts.get_format("functionary31")
+    rendered = format_.render(ts.Request(conversation=ts.Conversation(items=[call])))
+    [again] = format_.parse(str(rendered.value)).items
+    assert isinstance(again, ToolCall)
+    assert (name, arguments) == (again.name, again.arguments)
+
+
+def test_a_name_that_cannot_be_told_from_its_arguments_is_a_loss() -> None:
+    call = ToolCall(name="a>{", arguments="{}")
+    rendered = ts.get_format("functionary31").render(ts.Request(conversation=ts.Conversation(items=[call])))
+    assert [("items[0].name", "approximated")] == [(loss.path, loss.kind) for loss in rendered.losses]

@@ -324,6 +324,16 @@ def test_turns_are_joined_by_role_and_segments_by_kind() -> None:
     assert ({"name": "json-call", "arguments": "input"}, "<call>\n") == (call["body"], call["open"])
 
 
+def test_other_stops_are_those_where_tools_are_offered_too() -> None:
+    """Unless the base has others there."""
+    stops = '[format.generation]\nstops = ["</mine>"]\n'
+    mine = load(BASED + stops)[1].document.generation
+    assert (("</mine>",), ("</mine>",)) == (mine.stops, mine.stops_with_tools)
+    others = BASED.replace("stops = [", 'stops_with_tools = ["</theirs>"]\nstops = [', 1)
+    mine = load(others + stops)[1].document.generation
+    assert (("</mine>",), ("</theirs>",)) == (mine.stops, mine.stops_with_tools)
+
+
 def test_without_takes_away_what_the_base_has() -> None:
     mine = based(
         'without = ["tools", "turn.tool", "joints.thinking assistant", "joints.thinking tool_call"]\n'

@@ -357,9 +357,9 @@ class Cursor:
             told.say(text)
 
     def note_closing(self, literal: str) -> None:
-        """Note the closing of calls: where it is a stop, the model should not go on."""
+        """Note the closing of calls: where a stop is in it, or all of it, the model should not go on."""
         if not self.met_stop:
-            self.met_stop = literal.strip() in map(str.strip, self.stops)
+            self.met_stop = any(core in literal for core in map(str.strip, self.stops) if core)
 
 
 __all__ = ["Begun", "Cursor", "Ending", "Malformed", "Step", "Telling", "TextSteps"]

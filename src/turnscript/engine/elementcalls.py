@@ -27,9 +27,9 @@ from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.engine.tagcalls import name_of_word
 from turnscript.engine.xmlcalls import Kind, argument_text, kind_of, shown_text
-from turnscript.grammar.nodes import EMPTY, Node, Without, choice, optional, sequence
+from turnscript.grammar.nodes import EMPTY, Node, Reference, Repeat, Without, choice, optional, sequence
 from turnscript.grammar.rules import VALUE
-from turnscript.grammar.schema import Member, listed_strings
+from turnscript.grammar.schema import Member, Members, listed_strings
 
 ITEM = "item"
 """The element of a value in an array."""
@@ -194,9 +194,8 @@ def _spelled(value: Any) -> str:
 
 _LONGEST_TAG = 4096
 _PLAIN_WORD = re.compile(r"(?!/)[^\s<>\"]+")
+_NO_SPACE = re.compile(r"\S")
 _NO_KEY = re.compile(r'[^"]\S*\s')  # as of a tag with attributes
-_DEEPEST = 6
-"""Values further down are told as JSON in a grammar."""
 
 
 class ElementCall(PlainBody):
@@ -243,37 +242,71 @@ class ElementCall(PlainBody):
 
     def grammar(self, call: CallRules) -> Node:
         """Return an element for each parameter of the schema, in its order."""
-        members = call.schema.members()
-        others = call.others(members, lambda: self._any(call))
+        return _Elements(self.mark, call).arguments()
+
+
+class _Elements:
+    """The rules of one tool's elements. Arrays and objects of one schema are one rule, wherever they stand."""
+
+    def __init__(self, mark: str, call: CallRules) -> None:
+        self._mark, self._call = mark, call
+        self._made: dict[int, Reference] = {}  # by the schema, which the argument of `arguments` keeps
+
+    def arguments(self) -> Node:
+        members = self._call.schema.members()
+        others = self._call.others(members, self._any)
         if others is not None or members is None:
             return EMPTY if others is None else others.behind(EMPTY)
-        told = told_of({call.name: call.tool}, call.name)
-        return sequence(*(self._member(one, told, call, _DEEPEST) for one in members.known))
+        told = told_of({self._call.name: self._call.tool}, self._call.name)
+        return self._members(members, told)
 
-    def _any(self, call: CallRules) -> Node:
+    def _any(self) -> Node:
         """An element that no schema names."""
-        inner = choice(call.rules.shared(VALUE), EMPTY)
-        return sequence(f"{self.mark}<", KEY, ">", inner, f"{self.mark}</", KEY, ">")
+        inner = choice(self._call.rules.shared(VALUE), EMPTY)
+        return sequence(f"{self._mark}<", KEY, ">", inner, f"{self._mark}</", KEY, ">")
 
-    def _member(self, member: Member, told: Told, call: CallRules, levels: int) -> Node:
-        inner = self._value(member, told.member(member.key), call, levels)
-        word = call.protect(_word(member.key))
-        element = sequence(f"{self.mark}<{word}>", inner, f"{self.mark}</{word}>")
-        rule = call.rules.add(call.rules.named(call.name, member.key), element)
-        return rule if member.required else optional(rule)
+    def _members(self, members: Members, told: Told) -> Node:
+        parts = []
+        for one in members.known:
+            element = self._element(one, self._call.protect(_word(one.key)), told.member(one.key))
+            parts.append(element if one.required else optional(element))
+        return sequence(*parts)
 
-    def _value(self, member: Member, told: Told, call: CallRules, levels: int) -> Node:
-        """Return a value: a text, elements where the schema names their keys, or JSON."""
+    def _element(self, member: Member, word: str, told: Told) -> Reference:
+        rules = self._call.rules
+        inner = self._value(member, told)
+        element = sequence(f"{self._mark}<{word}>", inner, f"{self._mark}</{word}>")
+        return rules.add(rules.named(self._call.name, member.key), element)
+
+    def _value(self, member: Member, told: Told) -> Node:
+        """Return a value: a text, or JSON, or elements where a schema names their keys or says what an array holds."""
+        call = self._call
         if told.kind == "string":
             words = told.words()
             if words and call.rules.spend(len(words)):
                 return choice(*(sequence(call.protect(word)) for word in words))
             call.schema.lose_text(member)
-            return Without((self.mark,))
-        inner = call.schema.inner(member) if levels and call.rules.spend() else None
+            return Without((self._mark,))
+        if not told.type:
+            return call.schema.member(member)
+        known = self._made.get(id(told.schema))
+        if known is None:
+            name = call.rules.named(call.name, member.key, "value")
+            known = self._made[id(told.schema)] = Reference(name)
+            elements = self._nested(member, told) if call.rules.spend() else None
+            as_json = call.schema.member(member)
+            call.rules.add(name, as_json if elements is None else choice(elements, as_json))
+        return known
+
+    def _nested(self, member: Member, told: Told) -> Node | None:
+        """Return the elements inside one; None where a schema does not say what they are."""
+        schema = self._call.schema
+        inner, items = schema.inner(member), schema.items(member)
         if told.type == "object" and inner is not None and inner.known and inner.more is None:
-            return sequence(*(self._member(one, told, call, levels - 1) for one in inner.known))
-        return call.schema.member(member)
+            return self._members(inner, told)
+        if told.type == "array" and items is not None:
+            return Repeat(self._element(items.item, ITEM, told.item()), max(items.least, 1), items.most)
+        return None
 
 
 class _Frame(NamedTuple):
@@ -320,8 +353,11 @@ class _ElementMachine(Machine):
         while position < len(text) and not (self.done or self.failed):
             found = self._found.search(text, position)
             end = self._held(text, position) if found is None else found.start()
+            if self._text is None and (stray := _NO_SPACE.search(text, position, end)):  # no tag, and in no value
+                self.failed = True
+                return stray.start()
             self._content(text[position:end])
-            if found is None or self.failed:
+            if found is None:
                 return end
             if found[0] != self._mark:  # the turn is over
                 self.failed = True
@@ -365,10 +401,7 @@ class _ElementMachine(Machine):
         return start if self.failed else end + 1
 
     def _content(self, piece: str) -> None:
-        if not piece:
-            return
-        if self._text is None:
-            self.failed = bool(piece.strip())
+        if not piece or self._text is None:
             return
         said = self._unescaper.feed(piece)
         if self._string:

@@ -223,6 +223,7 @@ class _CallMachine(JsonMachine):
         self._tentative = reading.tentative
         self._ahead = 0  # how much stands between the name, up to which was read, and the arguments
         self._values: dict[str, list[str]] = {}
+        self._id: str | None = None  # also one behind the arguments
         self._key = ""
         self._word = ""
         self._string = False
@@ -337,7 +338,9 @@ class _CallMachine(JsonMachine):
 
     def _take_id(self, said: str) -> None:
         number = _NUMBER.fullmatch(said) is not None
-        self.id = said if number else _string(said)
+        self._id = said if number else _string(said)
+        if not self.said:  # else a stream has told the call without its id, unless it came at once
+            self.id = self._id
         if number and self._strict and not self._numbered:
             self.issues.append((ODD_CALL, "an id that is a number"))
 
@@ -363,8 +366,8 @@ class _CallMachine(JsonMachine):
         if arguments is None:
             return None
         found: dict[str, Any] = {"name": self.name, "arguments": arguments}
-        if self.id is not None:
-            found["id"] = self.id
+        if self._id is not None:
+            found["id"] = self._id
         self._drop_repeated()
         if not self._strict:
             self.drop(self._values.keys() - _KNOWN)
@@ -397,7 +400,7 @@ class _CallMachine(JsonMachine):
     def _others(self) -> dict[str, Json]:
         """Return the members that say neither name nor arguments, nor the id."""
         others = {key: self._escape.remove("".join(pieces)) for key, pieces in self._values.items()}
-        known = {"name"} if self.id is None and others.get("id") != "null" else {"name", "id"}
+        known = {"name"} if self._id is None and others.get("id") != "null" else {"name", "id"}
         return self._outside | {key: Json(text.encode()) for key, text in others.items() if key not in known}
 
     def _drop_repeated(self) -> None:

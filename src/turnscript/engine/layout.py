@@ -109,7 +109,7 @@ class Place:
         self.head_end = segment.head_end if segment.attributes or segment.head_end else ""
         self.close = segment.close
         self.plain_head = not segment.attributes and not segment.head_end
-        self.lead = turn.lead
+        self.lead = turn.lead if group is None else ""  # the opening of a group has what stands before it
         unthinking = "" if segment.kind == Thinking.kind else turn.no_thought
         self.begin = turn.open if turn.attributes else f"{turn.open}{turn.head_end}{unthinking}"
         # Whether an empty one of it is what stands where there is none.

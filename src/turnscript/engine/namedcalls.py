@@ -23,6 +23,7 @@ from turnscript.grammar.nodes import EMPTY, Node, optional, sequence
 
 BLANKS = " \t\r\n"
 """White space around the parts of a call, which says nothing."""
+_BLANK = re.compile(r"[ \t\r\n]*")
 _LONGEST_NAME = 1024
 _WORD = re.compile(r"(?:(?!<\|)\S)*")
 """A name, as far as neither white space nor a tag stands in it."""
@@ -64,8 +65,8 @@ class NamedCall(PlainBody):
             out.control(self.id_mark)
             out.content(item.id)
         out.control(self.mark)
-        if self.mark.isspace() and self.mark in item.name:
-            out.lose(".name", "approximated", "a name ends with its line here")
+        if any(one.lstrip(BLANKS).startswith("{") for one in item.name.split(self.mark)[1:]):
+            out.lose(".name", "approximated", "a name ends where its mark stands before what begins arguments")
         text = item.arguments.strip(BLANKS)
         if not is_object(text):
             text = json_string(item.arguments)
@@ -103,6 +104,7 @@ class _NamedMachine(JsonMachine):
         if not self._strict:  # white space around a mark says nothing in what a model writes
             mark, id_mark, also_mark = mark.strip() or mark, id_mark.strip(), body.also_mark.strip()
         self._mark, self._also_mark = mark, also_mark
+        self._closes = reading.closes
         self._ends = (*reading.ends, *reading.closes)
         self._last = (*self._ends, *(one for one in (mark, also_mark) if one))
         self._marks = scanner_for((*self._last, id_mark) if id_mark else self._last)
@@ -123,6 +125,8 @@ class _NamedMachine(JsonMachine):
     def _head(self, text: str, start: int) -> int:
         """Read the name or the id, up to the mark behind it."""
         found = self._marks.find(text, start, closing=False)
+        while self._strict and found and found[0] == self._mark and not self._begins(text, found.end()):
+            found = self._marks.find(text, found.end(), closing=False)  # no arguments behind it: it is of the name
         end = self._marks.hold(text, start) if found is None else found.start()
         self._said.append(text[start:end])
         if found is None:
@@ -146,6 +150,15 @@ class _NamedMachine(JsonMachine):
         else:
             self._marks = scanner_for(self._last)
         return found.end()
+
+    def _begins(self, text: str, start: int) -> bool:
+        """Return whether arguments begin there: an object, or a string up to what closes the call."""
+        at = _BLANK.match(text, start).end()  # type: ignore[union-attr]
+        if not text.startswith('"', at) or not self._closes:
+            return text.startswith(("{", '"'), at)
+        scanner = ValueScanner()
+        end = scanner.feed(text, at)
+        return scanner.done and text.startswith(self._closes, _BLANK.match(text, end).end())  # type: ignore[union-attr]
 
     def _name_in(self, said: str) -> str:
         """Return the tool's name in what stands before the mark, and note the id where that is one."""

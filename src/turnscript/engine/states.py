@@ -172,7 +172,8 @@ class States:
     @cached_property
     def _call_openings(self) -> list[str]:
         """Return what calls begin with in the format's own tags."""
-        own = [place.group_open.strip() or place.open.strip() for place in self.places if place.kind == "tool_call"]
+        calls = [place for place in self.places if place.kind == "tool_call" and not place.segment.lists_names]
+        own = [place.group_open.strip() or place.open.strip() for place in calls]
         return [core for core in own if core]
 
     @cached_property
@@ -278,6 +279,8 @@ class States:
                 joint = ""  # a template joins no text and call; a model may
             if joint is None or place.segment.bare or not (self.strict or place.model):
                 continue
+            if kind == "assistant" and self.loose and _is_bare(place):
+                continue  # behind a text, such a call counts if nothing follows, as calls do that are in no tag
             # A name must fill its line: with less white space before it, it would be the end of another word.
             spaces: Iterable[str] = [joint] if place.segment.named else _tails(joint + place.indent)
             if self.loose and joint.startswith("\n") and not place.segment.named:
@@ -439,6 +442,11 @@ def _opening(place: Place, strict: bool) -> tuple[str, Action]:
         return core, Action(Do.OPEN, len(core), place, len(core) - len(place.open.strip()))
     core = place.open.strip()
     return core, Action(Do.OPEN, len(core), place)
+
+
+def _is_bare(place: Place) -> bool:
+    """Return whether nothing but its JSON tells a call from a text."""
+    return place.segment.tentative and place.segment.group is None and f"{place.open}{place.body.begins}"[:1] == "{"
 
 
 def _first_characters(place: Place) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ _STEPS = re.compile(r"\s+|\S")
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}  # as some templates write JSON's
 _NOTHING = "None"
 _LONGEST_WORD = 4096
-_CDATA, _CDATA_END = "<![CDATA[", "]]>"
+CDATA, CDATA_END = "<![CDATA[", "]]>"
 _IN_SECTION = re.compile(r"[<&\n]")
 
 
@@ -87,9 +87,9 @@ class TagCall(PlainBody):
             out.control(self.value_open)
             shown = _shown(value, kinds.get(key, "either"))
             section = sections and value.startswith('"') and _IN_SECTION.search(json.loads(value)) is not None
-            out.control(_CDATA if section else "")
+            out.control(CDATA if section else "")
             out.content(shown)
-            out.control(f"{_CDATA_END if section else ''}{self.value_close}")
+            out.control(f"{CDATA_END if section else ''}{self.value_close}")
         if self.end:
             out.control(self.end)
         if again != item.arguments:
@@ -217,7 +217,7 @@ class _TagMachine(ParameterReader):
 
     def _may_follow(self, text: str, end: int) -> bool | None:
         """A tag that is to stand on a line of its own does, if the one before it did."""
-        if self._space.startswith(_CDATA_END):
+        if self._space.startswith(CDATA_END):
             return False
         if not self._lined:
             return True
@@ -253,7 +253,7 @@ class _TagMachine(ParameterReader):
             if rest != self._lead and self._lead.startswith(rest):
                 return position, True
             start = position + (len(self._lead) if rest == self._lead else 0)
-            if self._body.cdata and may_be(_CDATA, text, start):
+            if self._body.cdata and may_be(CDATA, text, start):
                 return position, True
             return position + self._opening(text, position), False
         return super()._inside(text, position)
@@ -265,9 +265,9 @@ class _TagMachine(ParameterReader):
         """Return how much of the beginning of a value is of the tag before it."""
         self._first, self._lined = False, "\n" in self._lead and text.startswith(self._lead, position)
         size = len(self._lead) if text.startswith(self._lead, position) else 0
-        section = self._body.cdata and text.startswith(_CDATA, position + size)
-        self._space = f"{_CDATA_END}{self._before_close}" if section else self._before_close
-        return size + (len(_CDATA) if section else 0)
+        section = self._body.cdata and text.startswith(CDATA, position + size)
+        self._space = f"{CDATA_END}{self._before_close}" if section else self._before_close
+        return size + (len(CDATA) if section else 0)
 
     def _piece(self, piece: str) -> None:
         super()._piece(piece[self._opening(piece, 0) :] if self._first else piece)

@@ -23,7 +23,7 @@ from turnscript.engine.jsoncalls import JsonCall
 from turnscript.engine.layout import Layout, Place, layout_of
 from turnscript.engine.namedcalls import NamedCall
 from turnscript.engine.table import Document, Turn
-from turnscript.engine.tagcalls import AddressedCall, TagCall
+from turnscript.engine.tagcalls import CDATA, CDATA_END, AddressedCall, TagCall
 from turnscript.engine.xmlcalls import XmlParameters
 
 CONTENT, THOUGHTS, CALLS = "$.content", "$.reasoning_content", "$.tool_calls"
@@ -31,6 +31,8 @@ _TAGGED = (XmlParameters, TagCall)
 _TAGS = "an argument is a string unless the schema of its tool, which must be given, says something else"
 _JSON = "a call is an error if it is no JSON, has no name, or has the format's closing in one of its strings"
 _WORD = r"[^\s<>\"\[\]]+?"
+_OF_JSON = "{}[],: \n"
+"""What JSON is built of, so that it tells no end of JSON."""
 _AROUND = re.compile(r'"f"|\{\}')
 
 
@@ -97,6 +99,9 @@ class _Export:
 
     def _content(self) -> dict[str, Any]:
         ends = {"repeats": True, "join": ""}
+        if self._answer.open and not self._answer.close:
+            opened = {"content": "text", "open": [self._answer.open.strip()]}
+            return opened | {"close_pattern": self.closing(self._answer)} | ends
         if self._answer.open:
             return self._text([self._answer]) | ends
         return {"content": "text", "close": self._ends()} | ends
@@ -125,16 +130,31 @@ class _Export:
         """The pattern of a call's opening. What opens a group of calls may stand before it."""
         group, opening = place.segment.group, _spaced(place.open)
         before = rf"(?:{_spaced(group.open)}\s*)?" if group and group.open.strip() else ""
+        answer = self._answer.open.strip()
+        if place.open.strip() and answer.startswith(place.open.strip()):  # a text is opened as a call to everybody
+            opening = rf"(?!{_spaced(answer)}\s){opening}"
         return rf"{before}{opening}{rest}"
 
-    def closing(self, place: Place, end: str = "") -> str:
-        """The pattern of its closing. Where a call has none, the next one, or the end of the turn, ends it."""
+    def closing(self, place: Place, end: str = "", following: str = "") -> str:
+        """The pattern of its closing. Where a call has none, the next one, or the end of the turn, ends it.
+
+        `following`: how the next call begins, where its opening is none or may stand in JSON.
+        """
         close, group = f"{end.strip()}{place.close.strip()}", place.segment.group
+        after = _spaced(group.close) if group and group.close.strip() else ""
+        own = (self._answer, self._layout.places.get(ToolCall.kind), place)
+        opens = dict.fromkeys(one.open.strip() for one in own if one is not None)
+        again = "|".join(rf"(?={_spaced(one)})" for one in opens if one)
+        if following:
+            between = re.escape(self._document.joints.get((ToolCall.kind, ToolCall.kind), ""))
+            again = rf"{between}(?={following})"
+        if close and after and not close.strip(_OF_JSON):  # so what ends a call is what stands behind it
+            return rf"{_spaced(close)}(?:\s*{after}|{again})"
         if close:
-            behind = rf"(?:\s*{_spaced(group.close)})?" if group and group.close.strip() else ""
+            behind = rf"(?:\s*{after})?" if after else ""
             return rf"{_spaced(end)}\s*{_spaced(place.close)}{behind}"
         ends = [re.escape(one) for one in self._ends()]
-        return "|".join([*([f"(?={_spaced(place.open)})"] if place.open.strip() else []), *ends])
+        return "|".join([one for one in (again, after if following else "", *ends) if one])
 
     def field(self, opening: str, closing: str, content: dict[str, Any], function: dict[str, str]) -> dict[str, Any]:
         """The field of calls."""
@@ -142,15 +162,15 @@ class _Export:
         transform = {"type": "function", **identified, "function": function}
         return {"open_pattern": opening, "close_pattern": closing, **content, "repeats": True, "transform": transform}
 
-    def array(self, place: Place, function: dict[str, str]) -> dict[str, Any]:
-        """The same where all calls are one array of JSON."""
+    def array(self, place: Place, function: dict[str, str], begins: str) -> dict[str, Any]:
+        """The same where all calls are one array of JSON. `begins`: the pattern of how a call in it does."""
         group = place.segment.group
         assert group is not None
         opening = group.open.strip().removesuffix("[").strip()
         closing = group.close.strip().removeprefix("]").strip()
         identified = {"id": function.pop("id")} if "id" in function else {}
         return {
-            "open": [opening],
+            **({"open": [opening]} if opening else {"open_pattern": rf"\s*(?=\[\s*{begins})"}),
             "close": [closing] if closing else self._ends(),
             "content": "json",
             "transform": {"type": "function", **identified, "function": function},
@@ -166,32 +186,36 @@ def _json(export: _Export, place: Place, body: JsonCall) -> dict[str, Any]:
     function = {"name": f"{{{root}{body.name_key}}}", "arguments": f"{{{root}{key}}}"}
     if "id" in body.carries:
         function["id"] = f"{{{root}{body.id_key}}}"
+    begins = rf'\{{\s*"(?:{re.escape(body.name_key)}|{re.escape(key)})"'
     if in_array:
-        return export.array(place, function)
+        return export.array(place, function, begins)
     # What opens a call may be ordinary text, too, as a fence is, or nothing at all.
-    ahead = rf'\s*(?=\{{\s*"(?:{re.escape(body.name_key)}|{re.escape(key)})")' if place.segment.tentative else ""
+    bare = not place.open.strip()
+    ahead = rf"\s*(?={begins})" if place.segment.tentative or bare else ""
     attributes, known = _attributes(place)
-    return export.field(
-        export.opening(place, attributes + ahead), export.closing(place), {"content": "json"}, known | function
-    )
+    closing = export.closing(place, following=begins if bare and group is not None else "")
+    return export.field(export.opening(place, attributes + ahead), closing, {"content": "json"}, known | function)
 
 
 def _named(export: _Export, place: Place, body: NamedCall) -> dict[str, Any]:
     function = {"name": "{name}", "arguments": "{content}"}
     name = rf"\s*{re.escape(body.prefix)}(?P<name>{_WORD})"
+    id_ = rf"(?P<id>(?:(?!{re.escape(body.mark)}).)*?)"
     if body.number_mark:
         name, function["id"] = rf"\s*(?P<id>{name[3:]}{re.escape(body.number_mark)}\d+)", "{id}"
     if body.id_first:
-        name = rf"\s*(?:(?P<id>{_WORD}){re.escape(body.id_mark)})?{name[3:]}"
+        name = rf"\s*(?:{id_}{re.escape(body.id_mark)})?{name[3:]}"
         function["id"] = "{id}"
     elif body.id_mark:
-        name += rf"{re.escape(body.id_mark)}(?P<id>{_WORD})"
+        name += rf"{re.escape(body.id_mark)}{id_}"
         function["id"] = "{id}"
     marks = [one for one in (body.mark, body.also_mark) if one]
-    mark = "|".join([_spaced(one) for one in marks])
-    return export.field(
-        export.opening(place, rf"{name}\s*(?:{mark})"), export.closing(place), {"content": "json"}, function
-    )
+    opening = rf"{name}\s*(?:{'|'.join([_spaced(one) or re.escape(one) for one in marks])})"
+    following = ""
+    if place.close.strip() and not place.close.strip().strip(_OF_JSON):
+        following = rf"{_spaced(place.open)}\s*{re.escape(body.prefix)}{_WORD}{_spaced(body.mark)}\s*\{{"
+    closing = export.closing(place, following=following)
+    return export.field(export.opening(place, opening), closing, {"content": "json"}, function)
 
 
 def _attributes(place: Place) -> tuple[str, dict[str, str]]:
@@ -235,6 +259,8 @@ def _tags(export: _Export, place: Place, body: TagCall) -> dict[str, Any]:
     lead = re.escape(body.value_open[len(body.value_open.rstrip()) :])
     trail = re.escape(body.value_close[: len(body.value_close) - len(body.value_close.lstrip())])
     lead, trail = (f"(?:{lead})?" if lead else ""), (f"(?:{trail})?" if trail else "")
+    if body.cdata:
+        lead, trail = rf"{lead}(?:{re.escape(CDATA)})?", rf"(?:{re.escape(CDATA_END)})?{trail}"
     pattern = rf"{key}\s*(?P<key>.*?)\s*{value}{lead}(?P<value>.*?){trail}{_spaced(body.value_close)}"
     content = {"content": "xml-inline", "content_args": {"tag_pattern": pattern}}
     function = {"name": "{name}", "arguments": "{content}"}

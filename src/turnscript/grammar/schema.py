@@ -90,6 +90,14 @@ class Members(Struct, frozen=True):
         return not self.known and self.more is not None
 
 
+class Items(Struct, frozen=True):
+    """What an array holds: at least and at most so many such values, without an end where `most` is None."""
+
+    item: Member
+    least: int
+    most: int | None
+
+
 def read_schema(data: Json | None, rules: Rules, path: str) -> Any:
     """A schema as Python has it; None where there is none, or one that nobody can read."""
     if data is None:
@@ -189,6 +197,16 @@ class Schema:
         """The members of one member that is an object, None where it is something else, or the schema does not say."""
         schema, path = self._resolved(member.schema, member.path)
         return self._members_of(schema, path) if isinstance(schema, dict) and _is_object(schema) else None
+
+    def items(self, member: Member) -> Items | None:
+        """What one member holds that is an array of values which are all alike, None where it is something else."""
+        schema, path = self._resolved(member.schema, member.path)
+        if not isinstance(schema, dict) or not isinstance(schema.get("items"), dict) or schema.get("prefixItems"):
+            return None
+        least, most = length(schema.get("minItems")) or 0, length(schema.get("maxItems"))
+        if least > MOST_TIMES or (most is not None and not max(least, 1) <= most <= MOST_TIMES):
+            return None
+        return Items(Member(f"{member.key}_item", schema["items"], True, f"{path}.items"), least, most)
 
     def node(self, schema: Any, path: str) -> Node:
         """The JSON texts of a schema."""

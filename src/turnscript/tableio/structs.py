@@ -202,7 +202,11 @@ def data_of(format_: Format) -> dict[str, Any]:
     """A format as TOML data, what is as it always is left out."""
     own = _written(keys_of(Format), format_)
     clues = {key: own.pop(key) for key in list(own) if key not in ("name", "title")}
-    return own | _written(keys_of(Document), format_.document) | clues
+    document = _written(keys_of(Document), format_.document)
+    generation = document["generation"]
+    if generation.get("stops_with_tools") == generation["stops"]:
+        del generation["stops_with_tools"]  # with other stops, a format that is based on this one has those here, too
+    return own | document | clues
 
 
 def seen_data(data: dict[str, Any]) -> dict[str, Any]:
