@@ -47,3 +47,6 @@ def test_the_first_answer_is_that_of_the_first_choice(indexes: list[int | None])
     assert "stop" == response.finish_reason
     issues = [f"there are {len(indexes)} choices; only $.choices[0] is read"] if len(indexes) > 1 else []
     assert issues == [issue.detail for issue in response.issues]
+    chosen = ts.parse_response(chat([index or 0 for index in indexes]), "openai-chat")
+    assert "at 0" == said(chosen)
+    assert issues == [issue.detail for issue in chosen.issues]

@@ -180,9 +180,8 @@ class ChoiceAnswer(ChunkAnswer):
 
     def whole(self, body: Json) -> Response:
         answer = self.checked(body)
-        for index, choice in enumerate(answer.choices):
-            choice.index = choice.index or index
-        answer.choices[0].index = 0
+        for place, choice in enumerate(answer.choices):
+            choice.index = place
         self.add(answer)
         self.finish()
         return self.completed(self.response(), answer.choices[0])
