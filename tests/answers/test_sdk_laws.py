@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import example, HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.answers.answer import Answer, Asked
@@ -17,7 +17,7 @@ from tests.answers.wires import APIS, Server, stream, whole
 from tests.loopback import JSON
 from tests.strategies import events as drawn
 from turnscript.core.conversation import Refusal, Response, ToolCall
-from turnscript.core.events import Event, fold
+from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
 
 KINDS = ("text", "texts", "thinking", "call", "refusal", "custom", "idless")
 
@@ -57,9 +57,19 @@ def answer_of(events: list[Event]) -> Answer:
     return Answer(name="drawn", steps=lambda: [*deepcopy(events)], covers=(), ending=ending, asked=asked)
 
 
+HALF: list[Event] = [
+    PartStart(0, ToolCall(name="get_weather", arguments="", id="call_cut"), ""),
+    PartDelta(0, " {", ""),
+    PartEnd(0, None, ""),
+    MessageEnd("length", None, None, [], ""),
+]
+"""A call that the limit cuts behind white space and the brace of its arguments."""
+
+
 @pytest.mark.parametrize("wire", APIS)
 @few()
 @given(events=drawn.event_lists(KINDS), size=st.integers(1, 2000))
+@example(events=HALF, size=1)
 def test_random_answers_are_told_as_they_were(
     sdk: Sdk, server: Server, wire: str, events: list[Event], size: int
 ) -> None:

@@ -91,9 +91,10 @@ def _is_unfinished(wire: str, item: Item) -> bool:
     """Whether an item is a call that is not whole, and that a stream tells."""
     if not isinstance(item, ToolCall) or wire == "completions":
         return False
-    if wire == "messages" and not item.custom and item.arguments.startswith("{") and not is_object(item.arguments):
+    begins = item.arguments.lstrip(" \t\r\n").startswith("{")
+    if wire == "messages" and not item.custom and begins and not is_object(item.arguments):
         return True
-    return item.open and (wire == "responses" or not item.custom) and (wire != "messages" or item.arguments[:1] == "{")
+    return item.open and (wire == "responses" or not item.custom) and (wire != "messages" or begins)
 
 
 def _usage(wire: str, answer: Answer, streamed: bool) -> tuple[int, ...] | None:
