@@ -91,7 +91,9 @@ CALLS = [ts.ToolCall(name=name, arguments='{"city": "Oslo", "n": [1, 2]}', id="c
 
 def called(format_: Format, *calls: ts.Item) -> str:
     """What is written for calls without a text, or behind one where the prompt opens a text."""
-    return of_the_model(format_, *([SPOKEN] if format_.document.segment("assistant").open else []), *calls)
+    opening = format_.document.segment("assistant")
+    opened = format_.prompt(OFFERED, thinking=False).text.endswith(f"{opening.open}{opening.head_end}")
+    return of_the_model(format_, *([SPOKEN] if opening.open and opened else []), *calls)
 
 
 def events_of(format_: Format, pieces: Iterable[str]) -> list[Event]:

@@ -233,7 +233,8 @@ def _undone(format_: Format, request: ts.Request) -> str:
     text = str(format_.render(request, view="prompt").value).removesuffix(format_.document.end)
     turns = format_.document.turns
     groups = [segment.group.close for turn in turns for segment in turn.segments if segment.group]
-    for close in [*{turn.close for turn in turns}, *groups]:
+    closings = sorted({turn.close for turn in turns}, key=len, reverse=True)  # one may be the end of another
+    for close in [*closings, *groups]:
         text = text.removesuffix(close) if close else text
     return text
 

@@ -112,14 +112,20 @@ def written_by_model(format_: Format, asked: ts.Request, items: list[ts.Item]) -
     prompt = as_past(format_, shown)
     whole = ts.Request(conversation=ts.Conversation(items=[*asked.items, *items], tools=asked.tools))
     document = str(format_.render(whole, view="prompt").value).removesuffix(format_.document.end)
-    opening = format_.document.segment("assistant")
-    prompt = prompt.removesuffix(f"{opening.open}{opening.head_end}") if opening.open else prompt
+    opening = begun_opening(format_)
+    prompt = prompt.removesuffix(opening)
     if not document.startswith(prompt):
         return None
     written = document[len(prompt) :]
     if prompt != shown and ends_thought(format_, items):
         return behind_thought(format_, items, written)
-    return written if opening.open == "" or written.startswith(opening.open) else None
+    return written if written.startswith(opening) else None
+
+
+def begun_opening(format_: Format) -> str:
+    """What a prompt for an answer ends with of a text's opening: all of it, or its beginning."""
+    opening, begun = format_.document.segment("assistant"), format_.document.generation.answer_prefill
+    return f"{opening.open}{opening.head_end}" if begun is None else begun
 
 
 def behind_thought(format_: Format, items: Iterable[ts.Item], written: str) -> str:
@@ -267,8 +273,7 @@ def test_a_request_that_grows_behind_its_prompt_changes_no_later_one(format_name
 
 def after_opening(format_: Format, written: str) -> str:
     """What the model writes behind the opening that the prompt ends in, if it ends in one."""
-    opening, begun = format_.document.segment("assistant"), format_.document.generation.answer_prefill
-    return written.removeprefix(f"{opening.open}{opening.head_end}" if begun is None else begun)
+    return written.removeprefix(begun_opening(format_))
 
 
 def opens_text(format_: Format) -> str:

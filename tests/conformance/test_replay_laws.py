@@ -103,6 +103,8 @@ def texts_of(format_: Format) -> list[str]:
     asked = request([*SESSION[0]])
     written = written_by_model(format_, asked, [call])
     opening = format_.document.segment("assistant")
+    if written is None and ("assistant", "tool_call") in format_.document.joints:  # behind the text that a prompt opens
+        written = written_by_model(format_, asked, [ts.Assistant(content=said("I look.")), call])
     if written is None:  # the format has opened an answer, and a call is a block of its own
         document = str(format_.render(request([*asked.items, call]), view="prompt").value)
         before = str(format_.render(asked, view="prompt").value).removesuffix(format_.document.end)
@@ -248,7 +250,7 @@ def test_half_a_closing_at_the_end_of_an_answer_is_its_text_in_the_next_prompt_t
     """As for whoever gets the answer: the closing stands whole behind it. Only white space may be the closing's own."""
     format_ = ts.get_format(format_name)
     place = layout_of(format_.document).places["assistant"]
-    closing = place.close + place.turn.close
+    closing = place.close or place.turn.close
     lead = " " if format_.document.flattened else ""
     asked, following = [ts.User(content=said("Less than?"))], [ts.User(content=said("next"))]
     prompt = format_.prompt(request([*asked]), thinking=False)

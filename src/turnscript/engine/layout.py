@@ -247,6 +247,8 @@ class Layout:
     def leaves_no_trace(self, before: str, after: str) -> bool:
         """Return whether an empty answer between two kinds of segments, or at an end of its turn, cannot be seen."""
         said, joints = Assistant.kind, self.document.joints
+        if self.places[said].open or self.places[said].close:  # its own tags are seen
+            return False
         around = f"{joints.get((before, said), '')}{joints.get((said, after), '')}"
         if before and after:
             return around == joints.get((before, after))
@@ -282,7 +284,8 @@ class Layout:
     def opens(self, place: Place) -> bool:
         """Return whether the model writes the opening of a first segment: no prompt begins with it."""
         generation = self.document.generation
-        written = place.kind == generation.kind and place.turn.several and generation.answer_prefill is None
+        begun = place.turn.several or (place.open and not generation.prefill)
+        written = place.kind == generation.kind and begun and generation.answer_prefill is None
         return (place.speaks and not written) or place.kind not in (generation.kind, generation.thinking_kind)
 
     def place_for(self, item: Item) -> Place | None:
