@@ -368,6 +368,21 @@ def test_a_thought_may_begin_with_what_opens_a_call(name: str) -> None:
             assert whole == check_events(events_behind(prompt, pieces), written)
 
 
+@pytest.mark.parametrize("name", [*ts.formats(), *ts.model_formats()])
+def test_an_answer_may_begin_with_a_call_in_no_tag(name: str) -> None:
+    """It is one, or none, in any pieces, whatever the prompt has begun before it."""
+    format_ = ts.get_format(name)
+    request = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")])], tools=[WEATHER]))
+    for thinking, tool in itertools.product({False, format_.features.thinking}, ("get_weather", "unknown")):
+        prompt = format_.prompt(request, thinking=thinking)
+        for fence in ("", "```", "```json\n"):
+            written = f'{fence}{{"name": "{tool}", "arguments": {{}}}}{fence[:3]}'
+            whole = check_events(events_behind(prompt, [written]), written)
+            cuts = [[written[:at], written[at:]] for at in (1, 3, len(written) - 1)]
+            for pieces in [list(written), *cuts]:
+                assert whole == check_events(events_behind(prompt, pieces), written)
+
+
 def message_of(response: ts.Response) -> str:
     """All that the items of an answer say."""
     said = []

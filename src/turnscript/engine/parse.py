@@ -155,7 +155,10 @@ def _next_literal(at: Cursor, text: str, position: int) -> tuple[Scanner[Action]
     told, state = at.told, at.state
     if told.uncounted or at.seeding:
         behind = len(text) if at.seeding else position + told.uncounted
-        return by_parts(at, text, position, state.own, behind)
+        scanner, found, held = by_parts(at, text, position, state.own, behind)
+        if is_fresh(at) and not at.closing and held >= behind and (found is None or found.start() >= behind):
+            return scanner, None, behind  # what the model writes begins there, and may be a call
+        return scanner, found, held
     if is_quoted(at, position):
         return by_parts(at, text, position, at.states.without_calls(at.place), at.quoted - told.offset)
     if is_spared(at, position):
