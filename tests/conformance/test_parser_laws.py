@@ -373,8 +373,13 @@ def test_an_answer_may_begin_with_a_call_in_no_tag(name: str) -> None:
     """It is one, or none, in any pieces, whatever the prompt has begun before it."""
     format_ = ts.get_format(name)
     request = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")])], tools=[WEATHER]))
-    for thinking, tool in itertools.product({False, format_.features.thinking}, ("get_weather", "unknown")):
-        prompt = format_.prompt(request, thinking=thinking)
+    begun = deepcopy(request)
+    begun.items.append(ts.Assistant(content=[ts.Text(text="Here: `")], open=True))
+    prompts = [
+        format_.prompt(begun),
+        *(format_.prompt(request, thinking=on) for on in {False, format_.features.thinking}),
+    ]
+    for prompt, tool in itertools.product(prompts, ("get_weather", "unknown")):
         for fence in ("", "```", "```json\n"):
             written = f'{fence}{{"name": "{tool}", "arguments": {{}}}}{fence[:3]}'
             whole = check_events(events_behind(prompt, [written]), written)

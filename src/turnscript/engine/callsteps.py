@@ -478,7 +478,7 @@ def begins_loose(at: Cursor, text: str, position: int) -> int | None:
 
 def is_fresh(at: Cursor) -> bool:
     """Return whether an answer's text has been opened, by the prompt or by the model, and says nothing yet."""
-    return not at.told.texts and at.states.loose and not at.seeding and at.state.kind == Assistant.kind
+    return at.told.part is None and at.states.loose and not at.seeding and at.state.kind == Assistant.kind
 
 
 def is_spared(at: Cursor, position: int) -> bool:
