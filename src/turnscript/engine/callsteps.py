@@ -477,8 +477,9 @@ def begins_loose(at: Cursor, text: str, position: int) -> int | None:
 
 
 def is_fresh(at: Cursor) -> bool:
-    """Return whether an answer's text has been opened, by the prompt or by the model, and says nothing yet."""
-    return at.told.part is None and at.states.loose and not at.seeding and at.state.kind == Assistant.kind
+    """Return whether the first text of an answer has been opened, by the prompt or the model, and says nothing yet."""
+    said = at.told.part is not None or at.told.texts
+    return not said and at.states.loose and not at.seeding and at.state.kind == Assistant.kind
 
 
 def is_spared(at: Cursor, position: int) -> bool:
@@ -564,11 +565,12 @@ def _tell(at: Cursor, position: int) -> None:
     start = 0
     for found in run.found:
         told.read(raw[start : found.end])
-        start = found.end
         for call in found.calls:
             tell_loose(at, call)
-        detail = "a call that is not in the tags of its format"
-        told.issues.append(Issue("mended_call", detail, max(0, begin), max(0, begin + found.end)))
+        if not raw[start : found.end].lstrip().startswith(at.states.bare_openings):
+            detail = "a call that is not in the tags of its format"
+            told.issues.append(Issue("mended_call", detail, max(0, begin), max(0, begin + found.end)))
+        start = found.end
     told.read(raw[start:])
     at.enter_gap(ToolCall.kind)
 

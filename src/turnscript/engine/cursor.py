@@ -106,6 +106,7 @@ class Telling:
     def start(self, part: Item, *, raw: bool = True) -> None:
         """Begin a text or thought. `raw`: what was read before is of its start."""
         self.end()
+        self.texts.clear()
         self.announce(part, raw=raw)
 
     def announce(self, part: Item, *, raw: bool = True) -> None:
@@ -133,7 +134,6 @@ class Telling:
             return
         self.part, self.skip = None, False
         part.content = self._contents()  # type: ignore[attr-defined]
-        self.texts.clear()
         self.events.append(PartEnd(self.index, part, self.raw() if raw else ""))
 
     def _contents(self) -> list[Part]:

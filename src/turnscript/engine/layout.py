@@ -78,6 +78,7 @@ class Place:
         "model",
         "only_text",
         "open",
+        "overlaps",
         "own_attributes",
         "plain_head",
         "protect",
@@ -119,6 +120,8 @@ class Place:
         )
         self.group_open = group.open if group else ""
         opening = self.group_open or self.open
+        # What a text must not end with, because the opening behind it would be found in it: the `>` of `>>>`.
+        self.overlaps = self.open[:1] if len(self.open) > 1 == len(set(self.open)) else ""
         self.indent = opening[: len(opening) - len(opening.lstrip())]
         self.turn_attributes = turn.attributes
         self.turn_head_end = turn.head_end if turn.attributes else ""
@@ -247,8 +250,6 @@ class Layout:
     def leaves_no_trace(self, before: str, after: str) -> bool:
         """Return whether an empty answer between two kinds of segments, or at an end of its turn, cannot be seen."""
         said, joints = Assistant.kind, self.document.joints
-        if self.places[said].open or self.places[said].close:  # its own tags are seen
-            return False
         around = f"{joints.get((before, said), '')}{joints.get((said, after), '')}"
         if before and after:
             return around == joints.get((before, after))

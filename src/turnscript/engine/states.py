@@ -167,6 +167,8 @@ class States:
             # The format's own opening is the longer one, but not where blank lines before it are this one's.
             for space in (before[:1] if any(core.startswith(one) for core in own) else before)
         ]
+        # And the format's own that are bare, on any line: behind a text they count as such calls do.
+        literals += self.bare_openings
         return {literal: Action(Do.LOOSE, len(literal), None, len(literal)) for literal in literals}
 
     @cached_property
@@ -175,6 +177,11 @@ class States:
         calls = [place for place in self.places if place.kind == "tool_call" and not place.segment.lists_names]
         own = [place.group_open.strip() or place.open.strip() for place in calls]
         return [core for core in own if core]
+
+    @cached_property
+    def bare_openings(self) -> tuple[str, ...]:
+        """Return how the format's own calls begin of which nothing but JSON tells that they are some."""
+        return tuple(core for place in self.places if _is_bare(place) for core, _ in self._cores(place))
 
     @cached_property
     def fenced(self) -> bool:
