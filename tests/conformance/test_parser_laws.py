@@ -169,6 +169,13 @@ def every_cut(written: str) -> Iterator[list[str]]:
         yield [written[:at], written[at:]]
 
 
+def few_cuts(written: str) -> Iterator[list[str]]:
+    """Single characters, and a cut near the beginning, in the middle and near the end."""
+    yield list(written)
+    for at in (1, 3, len(written) // 2, len(written) - 1):
+        yield [written[:at], written[at:]]
+
+
 def test_the_corpus_has_answers_for_every_format(format_name: str) -> None:
     """The laws below look at what can be cut out of a document; here that is enough."""
     format_ = ts.get_format(format_name)
@@ -364,7 +371,7 @@ def test_a_thought_may_begin_with_what_opens_a_call(name: str) -> None:
     for opening, close, lead in itertools.product(opened, closed | {""}, ("", "\n", "Hm.")):
         written = f"{lead}{opening.strip()}{close}Hello."
         whole = check_events(events_behind(prompt, [written]), written)
-        for pieces in every_cut(written):
+        for pieces in few_cuts(written):
             assert whole == check_events(events_behind(prompt, pieces), written)
 
 
@@ -383,8 +390,7 @@ def test_an_answer_may_begin_with_a_call_in_no_tag(name: str) -> None:
         for fence in ("", "```", "```json\n"):
             written = f'{fence}{{"name": "{tool}", "arguments": {{}}}}{fence[:3]}'
             whole = check_events(events_behind(prompt, [written]), written)
-            cuts = [[written[:at], written[at:]] for at in (1, 3, len(written) - 1)]
-            for pieces in [list(written), *cuts]:
+            for pieces in few_cuts(written):
                 assert whole == check_events(events_behind(prompt, pieces), written)
 
 
