@@ -114,7 +114,12 @@ def test_a_name_that_holds_its_own_mark_is_read_back(name: str, arguments: str) 
     assert (name, arguments) == (again.name, again.arguments)
 
 
-def test_a_name_that_cannot_be_told_from_its_arguments_is_a_loss() -> None:
-    call = ToolCall(name="a>{", arguments="{}")
-    rendered = ts.get_format("functionary31").render(ts.Request(conversation=ts.Conversation(items=[call])))
+@pytest.mark.parametrize(
+    ("name", "of"),
+    [("functionary31", "a>{"), ("functionary32", "\n"), ("functionary32", "f\n"), ("functionary32", "f\n {")],
+)
+def test_a_name_that_cannot_be_told_from_its_arguments_is_a_loss(name: str, of: str) -> None:
+    rendered = ts.get_format(name).render(
+        ts.Request(conversation=ts.Conversation(items=[ToolCall(name=of, arguments="{}")]))
+    )
     assert [("items[0].name", "approximated")] == [(loss.path, loss.kind) for loss in rendered.losses]

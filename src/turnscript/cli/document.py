@@ -152,8 +152,8 @@ class Conversion:
         rendered.losses[:0] = beside
         target = lookup(self.target)
         if isinstance(said, Request) and isinstance(target, Api) and said.origin != target.origin:
-            said_members = read_object(rendered.data)
-            self.needed.update([name for name in target.serving.needs if name not in said_members])
+            members = read_object(rendered.data)
+            self.needed.update([name for name in target.serving.needs if name not in members])
         return rendered
 
     def _read(self, data: bytes | str, source: str) -> Request | Exchange:

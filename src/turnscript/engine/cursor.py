@@ -196,7 +196,7 @@ class TextSteps(NamedTuple):
 
 
 class Begun:
-    """What an opening has begun, a call mostly, and what may turn out to be none.
+    """Holds what an opening has begun: mostly a call, which may turn out to be none.
 
     `raw`: what was read of it, its opening and that of its group included, and `payload` how many pieces of that are
     its opening; more than there are where nothing of it can be mended. `head`: the fields that its opening says, and
@@ -230,8 +230,8 @@ class Begun:
 
 
 class Ending(Struct):
-    """How a text has ended. `stays_open`: inside a text or thought; `between`: behind what is closed; `missing`: the
-    closing of what is not."""
+    """Says how a text has ended. `stays_open`: inside a text or thought; `between`: behind what is closed; `missing`:
+    the closing of what is not."""
 
     stays_open: bool = False
     between: bool = False
@@ -239,7 +239,7 @@ class Ending(Struct):
 
 
 class Cursor:
-    """Where a parser stands.
+    """Says where a parser stands.
 
     `lead`: white space that the model writes first, and that is not of its text. `stops`: what a backend may have taken
     away at the end. `held`: what waits for more. `again`: what was read and is to be read once more, because it is no

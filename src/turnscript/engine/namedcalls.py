@@ -65,7 +65,7 @@ class NamedCall(PlainBody):
             out.control(self.id_mark)
             out.content(item.id)
         out.control(self.mark)
-        if any(one.lstrip(BLANKS).startswith("{") for one in item.name.split(self.mark)[1:]):
+        if any((one + self.mark).lstrip(BLANKS)[:1] in ("", "{") for one in item.name.split(self.mark)[1:]):
             out.lose(".name", "approximated", "a name ends where its mark stands before what begins arguments")
         text = item.arguments.strip(BLANKS)
         if not is_object(text):

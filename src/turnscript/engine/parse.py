@@ -226,6 +226,7 @@ def judge_tail(at: Cursor) -> None:
 
 
 def act(at: Cursor, action: Action, literal: str, start: int) -> None:
+    """Do what a literal says that begins at a place in what is being read."""
     do, place = action.do, action.place
     if do in (Do.OPEN, Do.GROUP) and place is not None:
         at.told.opened = max(0, at.told.offset + start)  # the prompt may have written the white space before

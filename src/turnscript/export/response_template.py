@@ -32,7 +32,7 @@ _TAGS = "an argument is a string unless the schema of its tool, which must be gi
 _JSON = "a call is an error if it is no JSON, has no name, or has the format's closing in one of its strings"
 _WORD = r"[^\s<>\"\[\]]+?"
 _OF_JSON = "{}[],: \n"
-"""What JSON is built of, so that it tells no end of JSON."""
+"""JSON is built of these, so none of them tells where it ends."""
 _AROUND = re.compile(r'"f"|\{\}')
 
 
@@ -163,7 +163,7 @@ class _Export:
         return {"open_pattern": opening, "close_pattern": closing, **content, "repeats": True, "transform": transform}
 
     def array(self, place: Place, function: dict[str, str], begins: str) -> dict[str, Any]:
-        """The same where all calls are one array of JSON. `begins`: the pattern of how a call in it does."""
+        """Return the field of calls where all are one array of JSON. `begins`: the pattern of how one begins."""
         group = place.segment.group
         assert group is not None
         opening = group.open.strip().removesuffix("[").strip()

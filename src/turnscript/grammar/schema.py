@@ -91,7 +91,7 @@ class Members(Struct, frozen=True):
 
 
 class Items(Struct, frozen=True):
-    """What an array holds: at least and at most so many such values, without an end where `most` is None."""
+    """Says what an array holds: at least and at most so many such values, without an end where `most` is None."""
 
     item: Member
     least: int
@@ -199,7 +199,7 @@ class Schema:
         return self._members_of(schema, path) if isinstance(schema, dict) and _is_object(schema) else None
 
     def items(self, member: Member) -> Items | None:
-        """What one member holds that is an array of values which are all alike, None where it is something else."""
+        """Return what a member holds that is an array of values all alike; None where it is something else."""
         schema, path = self._resolved(member.schema, member.path)
         if not isinstance(schema, dict) or not isinstance(schema.get("items"), dict) or schema.get("prefixItems"):
             return None

@@ -103,7 +103,7 @@ class ChunkAnswer(Answer):
 
 
 class ToldChoice(Wire):
-    """What APIs of choices have alike in each, of a whole answer or of a chunk."""
+    """Holds what a choice says alike in all APIs of choices, in a whole answer or in a chunk."""
 
     index: int | UnsetType | None = UNSET
     finish_reason: str | UnsetType | None = UNSET
@@ -113,7 +113,7 @@ class ToldChoice(Wire):
 
 
 class Told(Wire):
-    """What they have alike around their choices."""
+    """Holds what a whole answer or a chunk says alike in these APIs, around its choices."""
 
     id: str | UnsetType | None = UNSET
     object: Json | UnsetType = UNSET
