@@ -49,6 +49,19 @@ def test_a_recording_becomes_a_stream_of_any_api(api: str, target: str) -> None:
     )
 
 
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("named", [False, True])
+def test_a_recording_may_be_one_array(named: bool, indent: int | None) -> None:
+    """As `curl` keeps it of a Gemini server that was not asked for events, in one line or in many."""
+    chunks = [json.loads(line[6:]) for line in stream_of("gemini", "Hello" * 3000).split(b"\n\n") if line]
+    data = json.dumps(chunks, indent=indent).encode()
+    result = convert(*(["--from", "gemini"] if named else []), "--to", "openai-chat", stdin=data)
+    assert 0 == result.exit_code
+    assert "Hello" * 3000 == json.loads(result.stdout_bytes)["choices"][0]["message"]["content"]
+    broken = convert("--to", "openai-chat", stdin=data[: len(data) // 2])
+    assert (1, True) == (broken.exit_code, "kept: 1 text" in broken.stderr)
+
+
 def test_a_recording_and_its_request_are_one_transcript() -> None:
     archive = convert(RECORDED, "--request", ASKED, "--to", "rwkv-universal", "--strict")
     assert 0 == archive.exit_code

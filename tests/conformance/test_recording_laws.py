@@ -21,9 +21,9 @@ from tests.strategies import events as strategies
 from tests.strategies import jsontext
 from tests.strategies.answer_bodies import answer_bodies
 from turnscript.convert.recording import BROKEN, Recording, Retelling, pieces_of, read_recording, stream_of
+from turnscript.convert.registry import is_stream
 from turnscript.core.errors import InvalidRequest, TurnscriptError, UpstreamError
 from turnscript.core.events import Event, fold, unfold
-from turnscript.core.payloads import is_stream
 from turnscript.core.unread_stream import BEHIND, DONE
 
 FEWER = fewer()

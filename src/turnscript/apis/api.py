@@ -44,6 +44,7 @@ from turnscript.core.conversation import (
 from turnscript.core.error_kinds import fault_of, retry_headers
 from turnscript.core.errors import InvalidRequest, LossyConversion, TurnscriptError, UnknownName
 from turnscript.core.events import Event
+from turnscript.core.framing import SSE, Framing
 from turnscript.core.json_patch import are_equal, difference, patched
 from turnscript.core.json_spelling import objects_in_one_spelling
 from turnscript.core.json_text import NULL, Json, plain, read_object
@@ -310,7 +311,8 @@ class Head(Struct):
 
 
 class StreamParser(Protocol):
-    """Reads a stream of an API: SSE bytes, cut anywhere, as events. Raises UpstreamError for what cannot be read.
+    """Reads a stream of an API, in any of its framings and cut anywhere, as events. Raises UpstreamError for what
+    cannot be read.
 
     What comes behind the end of the answer is not read. Until `close`, the issues of that end may learn of it.
     """
@@ -334,15 +336,14 @@ class StreamParser(Protocol):
 
 
 class StreamRenderer(Protocol):
-    """Writes events as the SSE bytes of an API. `losses`: what the stream could not say, in the words of the model, as
-    those of a whole answer are; `answer_in_source_words` says where it stood.
+    """Writes events as the framed bytes of an API. `losses`: what the stream could not say, in the words of the model,
+    as those of a whole answer are; `answer_in_source_words` says where it stood.
 
     What waiting costs is the server's to decide: `start` and `idle` have no part in what is told.
     """
 
     losses: list[Loss]
-    takes_comments: bool
-    """A comment may stand between its bytes, as in server-sent events."""
+    framing: Framing
 
     def start(self) -> bytes:
         """The bytes before the first event: that the answer has begun. Once; `send` sends them if nobody has."""
@@ -375,6 +376,8 @@ class Api(ABC):
     `words`: what members of the model are called in its bodies, where that is something else. `unplaced`: fields of the
     model that its bodies have no member for. `signs`: members that only its request bodies have, and how surely, and
     `answer_signs` those of its answers and their events. `has_objects`: arguments are an object there, and no text.
+    `framings`: how a stream is framed, by what a request says as its member `stream`, in JSON; the first of them is the
+    one that other programs write.
     """
 
     name: ClassVar[str]
@@ -392,6 +395,7 @@ class Api(ABC):
     signs: ClassVar[Mapping[str, int]] = {}
     answer_signs: ClassVar[Mapping[str, int]] = {}
     has_objects: ClassVar[bool] = False
+    framings: ClassVar[Mapping[bytes, Framing]] = {b"true": SSE}
 
     def __init__(self) -> None:
         types = {option.key: option.wire for option in self.options} | dict(self.typed)

@@ -234,7 +234,7 @@ class ChatReader:
             self._begun = data if b"\xef\xbb\xbf".startswith(data) else b""
             if not data or self._begun:
                 return []
-            if data[:1] in b"{[":
+            if data[:1] in b"{[" and not any(one.begins.match(data) for one in self._api.framings.values()):
                 self._whole = bytearray()
             else:
                 self._parser = self._api.stream_parser()

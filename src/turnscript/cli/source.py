@@ -17,9 +17,9 @@ from msgspec import Struct
 
 from turnscript.cli.failures import Failed, reading
 from turnscript.cli.output import STREAM
+from turnscript.convert.registry import stream_begun
 from turnscript.core.errors import InvalidInput
 from turnscript.core.json_text import read_list, read_object
-from turnscript.core.payloads import is_stream
 
 _PIECE = 1 << 16
 _STATUS = re.compile(rb"HTTP/\d(?:\.\d)? (\d{3})\b([^\r\n]*)")
@@ -107,8 +107,18 @@ class Source:
         return b"".join([*self._seen, rest])
 
     def is_stream(self) -> bool:
-        """Whether this is a recorded stream, by the first line that says anything."""
-        return is_stream(self._first())
+        """Return whether this is a recorded stream, by the lines that it begins with, which are kept for later."""
+        seen, enough = b"".join(self._seen), 0
+        while True:
+            if len(seen) >= enough:  # twice as much each time, or short lines are looked at again and again
+                told, enough = stream_begun(seen), 2 * len(seen)
+                if told is not None:
+                    return told
+            line = self._line()
+            if not line:
+                return stream_begun(seen) or False
+            self._seen.append(line)
+            seen += line
 
     def pieces(self, size: int | None = None) -> Iterator[bytes]:
         """Everything: what is there, and then what comes; in pieces of `size` bytes if that is given."""

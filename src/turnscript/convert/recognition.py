@@ -13,6 +13,7 @@ from turnscript.convert.registry import (
     formats,
     get_api,
     get_format,
+    is_stream,
     model_formats,
     openings,
 )
@@ -20,7 +21,7 @@ from turnscript.core.conversation import Conversation, System, text_content
 from turnscript.core.error_object import upstream_error
 from turnscript.core.errors import InvalidInput, InvalidRequest, InvalidTranscript
 from turnscript.core.json_text import Json, is_json, read_list, read_object, utf8
-from turnscript.core.payloads import Source, body_bytes, is_error, is_stream
+from turnscript.core.payloads import Source, body_bytes, is_error
 from turnscript.engine.nearly import opening_meant
 
 _FILE = re.compile(r"[/\\]|\.(json|jsonl|txt|md|sse)$")

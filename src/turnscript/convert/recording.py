@@ -1,9 +1,9 @@
-"""Owns recorded streams: server-sent events that somebody kept, of whichever API, read as the answer that they tell.
+"""Owns recorded streams: frames that somebody kept, of whichever API and framing, read as the answer that they tell.
 
-Theory of operation. A recording is cut into its events, so that it is known in which line it went wrong, and each goes
-to the parser of its API. Which API that is, the first event says that one of them claims. A recording that cannot be
-read to its end, or has none, is no reason to lose what it tells until then: the parts that are open are ended, and so
-is the answer, with an issue of the kind `BROKEN`. The part that it broke off in is `open`.
+Theory of operation. A recording is cut behind its frames, so that it is known in which line it went wrong, and each
+goes to the parser of its API. Which API that is, the first frame says that one of them claims. A recording that cannot
+be read to its end, or has none, is no reason to lose what it tells until then: the parts that are open are ended, and
+so is the answer, with an issue of the kind `BROKEN`. The part that it broke off in is `open`.
 
 An answer is also told again as the stream of an API: one that is known whole, or a recording while it is read. Who
 writes an answer anew is no server: the answer keeps its id, its time and its model, and its token counts are told
@@ -20,15 +20,16 @@ from msgspec.structs import replace
 
 from turnscript.apis.api import Api, Head, Reply, StreamParser, StreamRenderer
 from turnscript.apis.shared.answers import head_of
-from turnscript.convert.registry import apis, get_api, origin_of
+from turnscript.convert.registry import apis, claiming_api, framings, origin_of
 from turnscript.core.conversation import Assistant, Issue, Item, Request, Response, Thinking, Usage, text_content
 from turnscript.core.errors import InvalidRequest, TurnscriptError, UpstreamError
 from turnscript.core.events import Event, LastCall, MessageEnd, PartDelta, PartEnd, PartStart, fold, unfold
 from turnscript.core.exchange import Exchange
+from turnscript.core.framing import SSE, Frames, Framing, framing_of, says_nothing
 from turnscript.core.json_text import Json, is_json, is_object, read_object
 from turnscript.core.losses import Loss
 from turnscript.core.source_paths import answer_in_source_words
-from turnscript.core.sse import LIMIT, SseReader
+from turnscript.core.sse import LIMIT
 from turnscript.core.unread_stream import DONE
 
 BROKEN = "broken_stream"
@@ -36,7 +37,6 @@ BROKEN = "broken_stream"
 
 _WORDS = {"assistant": "text", "thinking": "thought", "tool_call": "call", "opaque": "other part"}
 
-_BETWEEN = re.compile(rb"\r?\n\r?\n|\r\r")
 _DATA = re.compile(rb"^(?:\xef\xbb\xbf)?data\b", re.MULTILINE)
 _PIECE = 1 << 16
 _MOST = 1 << 20
@@ -55,7 +55,8 @@ class Recording:
         self.error: UpstreamError | None = None
         self.line = 0
         self._parser: StreamParser | None = None if api is None else api.stream_parser()
-        self._cutter = _Cutter()
+        self._cutter = _Cutter(framings() if api is None else [*api.framings.values()])
+        self._frames: Frames | None = None  # as long as the API is not known
         self._waiting: list[tuple[int, bytes]] = []  # what came before the API was known
         self._held = 0  # bytes of that
         self._seen = ""  # the members of the first event, for who must name the API
@@ -80,7 +81,8 @@ class Recording:
         """The recording is over: the last events. The end of the answer is among them, if one had begun."""
         events: list[Event] = []
         line, rest = self._cutter.rest()
-        cut = self._end is None and not self._cutter.split and _is_cut(rest)
+        mends = self._cutter.framing.mends
+        cut = mends and self._end is None and not self._cutter.split and _is_cut(rest)
         if rest and not cut:
             self._take(line, rest + b"\n\n", events)
         if self._parser is None:
@@ -166,15 +168,20 @@ class Recording:
     # Which API it is of.
 
     def _recognised(self, piece: bytes) -> Api | None:
-        for name, text in _events_of(piece) or ():
-            if not is_object(text):
-                continue
-            members = read_object(Json(text))
-            self._seen = self._seen or ", ".join(map(repr, list(members)[:8])) or "no member"
-            claims = {one: get_api(one).claims_event(name, members) for one in apis()}
-            best = max(claims, key=lambda one: claims[one])
-            if claims[best]:
-                return get_api(best)
+        framing = self._cutter.framing
+        self._frames = self._frames or framing.reader()
+        try:
+            frames = self._frames.feed(piece)
+        except UpstreamError:
+            self._frames = None
+            return None
+        for name, text in frames:
+            if is_object(text):
+                members = read_object(Json(text))
+                self._seen = self._seen or ", ".join(map(repr, list(members)[:8])) or "no member"
+                api = claiming_api(name, members, framing)
+                if api is not None:
+                    return api
         return None
 
     def _nobodys(self) -> InvalidRequest:
@@ -184,9 +191,12 @@ class Recording:
 
 
 class _Cutter:
-    """Cuts bytes behind each event, and counts their lines. `split`: the last one was cut inside an event."""
+    """Cuts bytes behind each frame, and counts their lines. `split`: the last one was cut inside a frame."""
 
-    def __init__(self) -> None:
+    def __init__(self, framings: list[Framing]) -> None:
+        self.framing = framings[0]
+        self._framings = framings
+        self._begun = False  # something has come that is not blank
         self._kept = bytearray()
         self._looked = 0  # so far there is no end of an event in what is kept
         self._line = 1  # in which that begins
@@ -201,7 +211,10 @@ class _Cutter:
         """The events that are complete, each with its line. `whole`: an event must not come in pieces."""
         kept, start = self._kept, 0
         kept += data
-        for found in _BETWEEN.finditer(kept, self._looked):
+        if not self._begun:
+            self.framing = framing_of(bytes(kept), self._framings)
+            self._begun = not says_nothing(kept)
+        for found in self.framing.between.finditer(kept, self._looked):
             yield self._cut(bytes(kept[start : found.end()]))
             start, self.split = found.end(), False
         if len(kept) - start > (LIMIT if whole else _MOST):
@@ -226,7 +239,7 @@ def _lines(data: bytes | bytearray) -> int:
 
 def _events_of(piece: bytes) -> list[tuple[str, str]] | None:
     """The events in a piece; None if they cannot be read."""
-    reader = SseReader()
+    reader = SSE.reader()
     try:
         return [*reader.feed(piece), *reader.close()]
     except UpstreamError:

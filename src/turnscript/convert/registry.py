@@ -15,14 +15,16 @@ from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeGuard
 
 from msgspec import Struct
 
 from turnscript.apis.api import Api
 from turnscript.backends.backend import Backend
 from turnscript.core.clues import Clue
-from turnscript.core.errors import UnknownName
+from turnscript.core.errors import UnknownName, UpstreamError
+from turnscript.core.framing import SSE, Framing, framing_of, says_nothing
+from turnscript.core.json_text import Json, is_object, read_object
 from turnscript.formats.format import Format
 from turnscript.tableio import InvalidFormat, Outline, read_formats, read_outlines
 
@@ -165,6 +167,50 @@ def lookup(name: str) -> Api | Format:
         raise UnknownName("API or format", name, [*apis(), *named_formats()]) from None
 
 
+def framings() -> list[Framing]:
+    """Return how streams of the APIs are framed, the most usual way first."""
+    return list(dict.fromkeys([SSE, *(framing for api in _apis().values() for framing in api.framings.values())]))
+
+
+def claiming_api(name: str, members: Mapping[str, Json], framing: Framing) -> Api | None:
+    """Return the API that claims a frame most surely, of those whose streams may be framed so; None if none does."""
+    claims = {one: one.claims_event(name, members) for one in _apis().values() if framing in one.framings.values()}
+    best = max(claims, key=lambda one: claims[one])
+    return best if claims[best] else None
+
+
+def stream_begun(data: bytes) -> bool | None:
+    """Return whether bytes are the beginning of a recorded stream; None as long as more of them must tell.
+
+    Nothing else begins as server-sent events do. Bodies may stand in an array, too: of that, an API must claim the
+    first element as one of its frames.
+    """
+    if data[:1] == b"{":  # as nearly all sources do
+        return False
+    if says_nothing(data):
+        return None
+    framing = framing_of(data, framings())
+    if framing is SSE:
+        return SSE.begins.match(data) is not None
+    reader = framing.reader()
+    for start in range(0, min(len(data), _BEGINNING), _LOOKED_AT):
+        try:
+            frames = reader.feed(data[start : start + _LOOKED_AT])
+        except UpstreamError:
+            return False
+        for name, text in frames:
+            return is_object(text) and claiming_api(name, read_object(Json(text)), framing) is not None
+    return None if len(data) < _BEGINNING else False
+
+
+def is_stream(source: object) -> TypeGuard[bytes | str]:
+    """Return whether a source is a recorded stream, by how it begins."""
+    if not isinstance(source, bytes | str):
+        return False
+    begun = source[:_BEGINNING]
+    return stream_begun(begun if isinstance(begun, bytes) else begun.encode("utf-8", "replace")) or False
+
+
 def api_at(endpoint: str) -> Api:
     """The API of an endpoint. Raises UnknownName."""
     known = {api.endpoint: api for api in _apis().values()}
@@ -189,6 +235,9 @@ def get_backend(name: str) -> Backend:
     raise UnknownName("backend", name, known)
 
 
+_BEGINNING = 1 << 20
+"""The most bytes that are looked at to tell a stream from other things."""
+_LOOKED_AT = 1 << 12
 _SUFFIX = ".toml"
 _NONE_DECLARED = {"api", "backend", "format", "serving", "shared"}
 """The modules of those packages that declare nothing: contracts, and what several of a kind share."""

@@ -25,7 +25,7 @@ from turnscript.convert.recognition import (
     wrapped,
 )
 from turnscript.convert.recording import BROKEN, answered, losses_in_source_words, read_whole
-from turnscript.convert.registry import is_format, lookup, origin_of
+from turnscript.convert.registry import is_format, is_stream, lookup, origin_of
 from turnscript.core.conversation import Conversation, Dropped, Issue, Request, Response, ToolCall
 from turnscript.core.errors import (
     InvalidConversation,
@@ -40,7 +40,7 @@ from turnscript.core.exchange import RESPONSE, Exchange, alone, archived, exchan
 from turnscript.core.json_spelling import respelled
 from turnscript.core.json_text import read_object
 from turnscript.core.losses import Loss
-from turnscript.core.payloads import Rendered, Source, body_bytes, is_error, is_stream, transcript_text
+from turnscript.core.payloads import Rendered, Source, body_bytes, is_error, transcript_text
 from turnscript.core.source_paths import in_source_words, message_path
 from turnscript.core.unread_stream import BEHIND, HALF, STRAY
 from turnscript.core.validation import MISTAKES, refuse_mistakes

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, TypeGuard, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -144,17 +143,6 @@ class Rendered(Generic[ValueT_co]):
         return f"Rendered({len(self.data)} bytes, {summary(self.losses)})"
 
 
-def is_stream(source: object) -> TypeGuard[bytes | str]:
-    """Whether a text begins as server-sent events do: with a field of one, or with a comment."""
-    if isinstance(source, str):
-        source = source[:_LOOKED_AT].encode("utf-8", "replace")
-    return isinstance(source, bytes) and _FIRST_LINE.match(source) is not None
-
-
 def is_error(members: Mapping[str, Json]) -> bool:
     """Whether a body that is neither a request nor an answer is what a server says when it fails."""
     return "error" in members and bytes(members["error"])[:1] in (b"{", b'"')
-
-
-_FIRST_LINE = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")
-_LOOKED_AT = 64 * 1024

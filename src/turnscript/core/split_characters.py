@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-may_have_half = re.compile(r"\\u[dD]").search
-"""Finds where a half may be, which is one of a whole character most of the time. `joined` is for data that has one."""
+_may_have_half = re.compile(r"\\u[dD]").search
+"""Finds where a half may be, which is one of a whole character most of the time."""
 _FIRST = re.compile(r'(?<!\\)((?:\\\\)*)(\\u[dD][89abAB][0-9a-fA-F]{2})(?=")')
 """A first half that a string ends with."""
 _SECOND = re.compile(r'(?<!\\)"(?=\\u[dD][c-fC-F][0-9a-fA-F]{2})')
@@ -21,6 +21,11 @@ class Halves:
 
     def __init__(self) -> None:
         self.waiting = ""
+
+    def mended(self, data: str) -> str:
+        """Return the next event as `joined` does. Most have no half, which costs them nothing."""
+        escape = data.find("\\")  # one character is found many times as fast as two
+        return self.joined(data) if (escape >= 0 and _may_have_half(data, escape)) or self.waiting else data
 
     def joined(self, data: str) -> str:
         """The next event with what was cut off the one before. Only where one string of it can be meant."""

@@ -7,7 +7,7 @@ from functools import lru_cache
 import msgspec
 
 from turnscript.core.errors import UpstreamError, type_of
-from turnscript.core.split_characters import Halves, may_have_half
+from turnscript.core.split_characters import Halves
 
 LIMIT = 16 * 1024 * 1024
 """The most bytes that a line, or the data of one event, may have."""
@@ -133,10 +133,7 @@ class SseReader:
     def _dispatch(self, events: list[tuple[str, str]]) -> None:
         if self._data:
             data = "\n".join(self._data)
-            escape = data.find("\\")  # one character is found many times as fast as two
-            if (escape >= 0 and may_have_half(data, escape)) or self._halves.waiting:
-                data = self._halves.joined(data)
-            events.append((self._event, data))
+            events.append((self._event, self._halves.mended(data)))
             self._data.clear()
             self._size = 0
         elif self._event not in ("", IDLE) and not self.stray:

@@ -7,10 +7,10 @@ servers never send. So its list of issues is what learns of it, and has all of i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 from turnscript.core.conversation import Issue
 from turnscript.core.errors import UpstreamError
+from turnscript.core.framing import Frames
 
 BEHIND = "behind_the_end"
 """The kind of the issue."""
@@ -26,22 +26,6 @@ DONE = "[DONE]"
 """What most streams end with, whatever their API; some end with it twice."""
 
 _SHOWN = 200
-
-
-class Frames(Protocol):
-    """What cuts the bytes of a stream into frames: pairs of a name, which may be empty, and data.
-
-    `stray`: the beginning of what was no frame. `half`: half of a character whose other half has not come.
-    """
-
-    stray: str
-
-    @property
-    def half(self) -> str: ...
-
-    def feed(self, data: bytes) -> list[tuple[str, str]]: ...
-
-    def close(self) -> list[tuple[str, str]]: ...
 
 
 class Behind:

@@ -224,7 +224,7 @@ class Spoken:
     """Answers requests that say part of themselves in their path, their query or a header of their API's own.
 
     The key goes where all keys are; the model and whether to stream go before the members of the body, so that what the
-    body says of them itself counts. A stream that is one array is no stream of events to who looks at its type.
+    body says of them itself counts.
     """
 
     def __init__(self, answer: Asgi, serving: Serving, form: PathForm | None = None) -> None:
@@ -242,21 +242,7 @@ class Spoken:
         said = {f"{name}={value[-1]}" for name, value in query.items()}
         stream = next((one for wish, one in self._form.by_query.items() if wish in said), self._form.stream)
         members = b'"model":%b,"stream":%b' % (msgspec.json.encode(scope["path_params"]["name"]), stream)
-        scope = {**scope, MEMBERS: members}
-        return self._answer(scope, receive, _as_array(send) if stream[:1] == b'"' else send)
-
-
-def _as_array(send: Any) -> Any:
-    """The same messages, in which a stream of events is JSON."""
-
-    async def sent(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            told = [(b"application/json" if b"event-stream" in value else value) for _, value in message["headers"]]
-            names = [name for name, _ in message["headers"]]
-            message = {**message, "headers": list(zip(names, told, strict=True))}
-        await send(message)
-
-    return sent
+        return self._answer({**scope, MEMBERS: members}, receive, send)
 
 
 async def _refuse_socket(scope: Any, receive: Any, send: Any) -> None:

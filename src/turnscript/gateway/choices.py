@@ -22,6 +22,7 @@ from turnscript.apis.api import Api, StreamRenderer
 from turnscript.core.conversation import Response, Usage
 from turnscript.core.errors import TurnscriptError
 from turnscript.core.events import Event, MessageEnd
+from turnscript.core.framing import Framing
 from turnscript.core.losses import Loss
 from turnscript.gateway.generation import Generation
 from turnscript.gateway.outlet import Outlet
@@ -210,9 +211,9 @@ class Choices:
         return b"".join([writer.start() for writer in self._writers])
 
     @property
-    def takes_comments(self) -> bool:
-        """Return whether a comment may stand between the bytes of its writers."""
-        return all(writer.takes_comments for writer in self._writers)
+    def framing(self) -> Framing:
+        """Return how the frames of all its writers stand on the wire."""
+        return self._writers[0].framing
 
     def idle(self) -> bytes:
         """A sign of life of one that has not ended."""

@@ -29,7 +29,6 @@ CUT = "turnscript.cut"
 _LOSSES, _PREFIX, _REPORT, _TRAINED = LOSSES.encode(), PREFIX.encode(), REPORT.encode(), TRAINED.encode()
 _LIMITS = ("x-ratelimit-", "anthropic-ratelimit-")
 _JSON = b"application/json"
-_EVENTS = b"text/event-stream; charset=utf-8"
 
 
 def by_name(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -97,6 +96,6 @@ def json_headers(length: int, more: Mapping[str, str], told: RawHeaders | None =
 
 
 def stream_headers(more: Mapping[str, str], told: RawHeaders) -> RawHeaders:
-    """The headers of a stream. Nobody on the way is to keep it back or to change it."""
-    raw = [(b"content-type", _EVENTS), (b"cache-control", b"no-cache, no-transform"), (b"x-accel-buffering", b"no")]
+    """The headers of a stream beside its type. Nobody on the way is to keep it back or to change it."""
+    raw = [(b"cache-control", b"no-cache, no-transform"), (b"x-accel-buffering", b"no")]
     return raw + [(key.encode(), value.encode()) for key, value in more.items()] + told

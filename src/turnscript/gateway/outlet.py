@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any, Protocol
 
 from turnscript.core.errors import TurnscriptError
-from turnscript.core.sse import comment
+from turnscript.core.framing import Framing
 from turnscript.gateway.headers import RawHeaders
 
 Message = MutableMapping[str, Any]
@@ -24,8 +24,8 @@ class Frame(Protocol):
     """What stands around the events of a stream, as its API writes it: the beginning, signs of life, a bad end."""
 
     @property
-    def takes_comments(self) -> bool:
-        """Return whether a comment may stand between its bytes, as in server-sent events."""
+    def framing(self) -> Framing:
+        """Return how its frames stand on the wire."""
         ...
 
     def start(self) -> bytes:
@@ -62,6 +62,7 @@ class Outlet:
 
     async def head(self, headers: RawHeaders) -> None:
         """Send the head alone."""
+        headers = [(b"content-type", self._renderer.framing.media_type.encode()), *headers]
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         self.begun = True
 
@@ -91,8 +92,7 @@ class Outlet:
 
     def _waiting(self) -> bytes:
         """A word about the place of a request that waits: a comment, which no client takes for an event."""
-        told = self.ahead is not None and self._renderer.takes_comments
-        return b"" if not told or self.ahead is None else comment(f"waiting, {self.ahead()} before you")
+        return b"" if self.ahead is None else self._renderer.framing.comment(f"waiting, {self.ahead()} before you")
 
     def beat(self) -> None:
         """Send a sign of life, if the stream is at rest."""

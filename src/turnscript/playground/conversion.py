@@ -6,13 +6,12 @@ from msgspec import Struct
 
 from turnscript.convert.recognition import AUTO
 from turnscript.convert.recording import Recording, ended, pieces_of, read_recording
-from turnscript.convert.registry import get_api, is_format
+from turnscript.convert.registry import get_api, is_format, is_stream
 from turnscript.convert.verbs import read, render, unread
 from turnscript.core.conversation import Request
 from turnscript.core.errors import TurnscriptError, UpstreamError
 from turnscript.core.exchange import Exchange
 from turnscript.core.losses import Loss
-from turnscript.core.payloads import is_stream
 from turnscript.playground.telling import (
     Fault,
     Losses,

@@ -11,12 +11,11 @@ from msgspec import Struct
 
 from turnscript.convert.recognition import AUTO, recognised, wrapped
 from turnscript.convert.recording import api_of
-from turnscript.convert.registry import apis, get_format, is_format, lookup, named_formats
+from turnscript.convert.registry import apis, get_format, is_format, is_stream, lookup, named_formats
 from turnscript.core.errors import InvalidInput, TurnscriptError, UnknownName, Unsupported
 from turnscript.core.exchange import Exchange
 from turnscript.core.json_text import one_line
 from turnscript.core.losses import Loss, LossKind, summary
-from turnscript.core.payloads import is_stream
 from turnscript.playground.offered import templates
 from turnscript.playground.places import Place, Places
 

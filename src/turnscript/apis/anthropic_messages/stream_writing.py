@@ -40,6 +40,7 @@ from turnscript.core.events import (
     ScoredDelta,
     no_event,
 )
+from turnscript.core.framing import SSE
 from turnscript.core.json_text import Beginning, Json, is_object, is_plain, plain, read_list, read_object, text_of
 from turnscript.core.losses import Loss
 from turnscript.core.source_paths import telling
@@ -71,7 +72,7 @@ class StreamWriter:
     """Writes the stream that answers a request. `losses`: what it could not say."""
 
     losses: list[Loss]
-    takes_comments = True
+    framing = SSE
 
     def __init__(self, request: Request, api: Api, reply: Reply) -> None:
         self._writer = AnswerWriter(request, api, reply, whole=False)

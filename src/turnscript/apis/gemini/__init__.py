@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from turnscript.apis.api import Body, Option, Rendering, StreamParser
-from turnscript.apis.gemini.answers import Assembly, Frames, StreamWriter, error_bytes
+from turnscript.apis.gemini.answers import ARRAY, Assembly, StreamWriter, error_bytes
 from turnscript.apis.gemini.contents import UNPLACED, Writer, read_contents, read_system
 from turnscript.apis.gemini.objects import ORIGIN, WORDS, is_list, is_object, respelled
 from turnscript.apis.gemini.options import OPTIONS, read_tools, write_tools
@@ -36,6 +36,7 @@ from turnscript.apis.shared.stream_reader import StreamReader
 from turnscript.core.conversation import Opaque, Request, Response, System
 from turnscript.core.errors import InvalidRequest, TurnscriptError
 from turnscript.core.events import fold
+from turnscript.core.framing import JSON_ARRAY, SSE, Framing
 from turnscript.core.json_text import NULL, Json, read_list, read_object
 from turnscript.core.payloads import Source, body_bytes
 
@@ -61,7 +62,7 @@ def _together(bodies: Sequence[bytes]) -> bytes:
 
 
 _METHOD = "models/{model}:"
-_SSE, _ARRAY = {"alt=sse": b"true"}, b'"array"'
+_SSE = {"alt=sse": b"true"}
 SERVING = Serving(
     models=lambda cards: msgspec.json.encode({"models": [_model(card) for card in cards]}),
     model=lambda card: msgspec.json.encode(_model(card)),
@@ -77,7 +78,7 @@ SERVING = Serving(
         for version in ("/v1beta/", "/v1/")
         for form in (
             PathForm(f"{version}{_METHOD}generateContent", stream=b"false"),
-            PathForm(f"{version}{_METHOD}streamGenerateContent", stream=_ARRAY, by_query=_SSE),
+            PathForm(f"{version}{_METHOD}streamGenerateContent", stream=ARRAY, by_query=_SSE),
             PathForm(f"{version}{_METHOD}countTokens", counts=True),
         )
     ),
@@ -96,6 +97,7 @@ class Gemini(ChunkApi):
     words = WORDS
     unplaced = UNPLACED
     writer = StreamWriter
+    framings: ClassVar[Mapping[bytes, Framing]] = {b"true": SSE, ARRAY: JSON_ARRAY}
     signs: ClassVar[Mapping[str, int]] = {"contents": 2}
     answer_signs: ClassVar[Mapping[str, int]] = {"candidates": 2, "promptFeedback": 2, "usageMetadata": 1}
     has_objects = True
@@ -145,7 +147,7 @@ class Gemini(ChunkApi):
 
     def stream_parser(self) -> StreamParser:
         """A parser of chunks, however they are framed."""
-        return StreamReader(Assembly(), Frames())
+        return StreamReader(Assembly(), [*self.framings.values()])
 
     def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:
         """Status and body of an error."""

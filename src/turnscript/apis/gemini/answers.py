@@ -13,7 +13,6 @@ array of JSON of which each element is a chunk.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
@@ -53,14 +52,15 @@ from turnscript.core.conversation import (
     text_content,
 )
 from turnscript.core.error_object import error_body, upstream_error
-from turnscript.core.errors import InvalidRequest, TurnscriptError, UpstreamError
+from turnscript.core.errors import InvalidRequest, TurnscriptError
 from turnscript.core.events import MessageEnd, PartDelta, PartEnd, PartStart, ScoredDelta
 from turnscript.core.finish_reasons import CALLED, FILTERED, LENGTH, STOP, check_end
+from turnscript.core.framing import JSON_ARRAY, SSE
 from turnscript.core.json_spelling import objects_in_one_spelling
 from turnscript.core.json_text import NULL, Json, compact, excerpt, one_line, plain, read_list
 from turnscript.core.losses import Loss
 from turnscript.core.source_paths import part_path
-from turnscript.core.sse import HOLE, LIMIT, SseReader, frame
+from turnscript.core.sse import HOLE, frame
 from turnscript.core.wire import mismatch
 
 _ENDS = {"STOP": STOP, "MAX_TOKENS": LENGTH} | dict.fromkeys(
@@ -261,93 +261,11 @@ def read_usage(value: Json) -> tuple[Usage | None, Extra, list[Issue]]:
 _ZERO = Json(b"0")
 
 
-class Frames:
-    """Cuts a stream into chunks: server-sent events, or an array of JSON where it begins as one. Each byte is looked
-    at once."""
-
-    def __init__(self) -> None:
-        self._sse: SseReader | None = None
-        self._array, self._blank = False, b""
-        self._pieces: list[bytes] = []
-        self._size = self._depth = 0
-        self._quoted = self._escaped = False
-        self.stray = ""
-
-    @property
-    def half(self) -> str:
-        return self._sse.half if self._sse is not None else ""
-
-    def feed(self, data: bytes) -> list[tuple[str, str]]:
-        """Take more bytes; return the chunks that are complete now."""
-        if self._sse is None and not self._array:
-            if type(data) is not bytes:
-                SseReader().feed(data)  # says what is wrong with it
-            data = self._blank + data
-            begun = data.lstrip(b" \t\r\n")
-            self._blank = b"" if begun else data
-            if not begun:
-                return []
-            self._array = begun[:1] == b"["
-            if not self._array:
-                self._sse = SseReader()
-        if self._sse is None:
-            return self._cut(data)
-        events = self._sse.feed(data)
-        self.stray = self._sse.stray
-        return events
-
-    def close(self) -> list[tuple[str, str]]:
-        """The stream is over."""
-        if self._sse is None:
-            return []
-        events = self._sse.close()
-        self.stray = self._sse.stray
-        return events
-
-    def _cut(self, data: bytes) -> list[tuple[str, str]]:
-        found: list[tuple[str, str]] = []
-        start = 0 if self._depth > 1 else -1
-        at = 1 if self._escaped else 0
-        self._escaped = False
-        while (sign := (_IN_STRING if self._quoted else _OUTSIDE).search(data, at)) is not None:
-            at, char = sign.end(), sign[0]
-            if char == b"\\":
-                self._escaped = at == len(data)
-                at += 1
-            elif char == b'"':
-                self._quoted = not self._quoted
-            elif char in b"{[":
-                self._depth += 1
-                start = sign.start() if self._depth == 2 else start
-            else:
-                self._depth -= 1
-                if self._depth == 1:
-                    found.append(("", self._joined(data[start:at])))
-                    start = -1
-        if start >= 0:
-            self._pieces.append(data[start:])
-            self._size += len(data) - start
-            if self._size > LIMIT:
-                raise UpstreamError(f"the server sent one chunk of more than {LIMIT} bytes; the stream was given up")
-        return found
-
-    def _joined(self, last: bytes) -> str:
-        whole = b"".join([*self._pieces, last])
-        self._pieces, self._size = [], 0
-        try:
-            return whole.decode()
-        except UnicodeDecodeError:
-            raise UpstreamError(
-                "the server sent bytes that are no UTF-8", body=whole[:200].decode(errors="replace")
-            ) from None
-
-
-_IN_STRING = re.compile(rb'["\\]')
-_OUTSIDE = re.compile(rb'["{}\[\]]')
-
-
 # Writing.
 
+
+ARRAY = b'"array"'
+"""What a request says as its member `stream` that asks for an array."""
 
 _IN_TEXT = frozenset({"text", "thought"})
 """All members of a part that is a text and nothing else."""
@@ -360,7 +278,7 @@ class StreamWriter(ChunkWriter):
     def __init__(self, api: Api, request: Request, reply: Reply, response: Response | None = None) -> None:
         super().__init__(api, request, reply, response)
         self._array = request.hints.get("stream") == "array"
-        self.takes_comments = not self._array
+        self.framing = JSON_ARRAY if self._array else SSE
         self._called = self._cut = self._opened = self._scored = False
         self._last: type[Item] | None = None
         self._open: dict[int, type[Item]] = {}

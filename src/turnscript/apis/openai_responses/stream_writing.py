@@ -60,6 +60,7 @@ from turnscript.core.events import (
     ScoredDelta,
     no_event,
 )
+from turnscript.core.framing import SSE
 from turnscript.core.json_text import Json, read_list
 from turnscript.core.logprobs import TokenLogprob
 from turnscript.core.message_groups import slot_of
@@ -130,7 +131,7 @@ _TERMINALS = {COMPLETED: "response.completed", FAILED: "response.failed"}
 class StreamWriter(OneStream):
     """Writes events as a stream."""
 
-    takes_comments = True
+    framing = SSE
 
     def __init__(self, api: Api, request: Request, reply: Reply) -> None:
         self._reply = reply

@@ -38,6 +38,7 @@ from turnscript.core.error_object import error_body, error_frame, upstream_error
 from turnscript.core.errors import InvalidRequest, TurnscriptError, UpstreamError
 from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, no_event
 from turnscript.core.finish_reasons import STOP, check_end
+from turnscript.core.framing import SSE
 from turnscript.core.json_text import Json, members_in, plain, read_object
 from turnscript.core.losses import Loss
 from turnscript.core.payloads import Source, body_bytes
@@ -284,7 +285,7 @@ class ChunkWriter(ABC):
     it is made up. Whoever tells a part as it comes has it in `_now` as long as more of it may come. `response`: the
     answer, where it is written whole."""
 
-    takes_comments = True
+    framing = SSE
     prefix: ClassVar[str] = ""
 
     def __init__(self, api: Api, request: Request, reply: Reply, response: Response | None = None) -> None:

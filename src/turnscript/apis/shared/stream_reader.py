@@ -1,13 +1,13 @@
 """Owns reading an answer of any API, whole or as a stream: how its parts are put together, and the loop around frames.
 
-How bytes are cut into frames is one thing (server-sent events, if nothing else is said), and what a frame says is an
-API's: an `Answer` takes the frames one by one, and tells the parts that it opens, appends to and closes.
+How bytes are cut into frames is one thing (`core.framing`), and what a frame says is an API's: an `Answer` takes the
+frames one by one, and tells the parts that it opens, appends to and closes.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from turnscript.apis.api import Head
@@ -15,8 +15,8 @@ from turnscript.apis.shared.answers import head_of
 from turnscript.core.conversation import Issue, Item, Response
 from turnscript.core.errors import UpstreamError
 from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
-from turnscript.core.sse import SseReader
-from turnscript.core.unread_stream import Behind, Frames
+from turnscript.core.framing import SSE, Framing, frames_of
+from turnscript.core.unread_stream import Behind
 
 
 class Parts:
@@ -106,11 +106,12 @@ class Answer(ABC):
 
 class StreamReader:
     """Reads a stream of frames into an answer. An error that comes behind events waits for the next call, so that they
-    are not lost. `idle`: the name of frames that say nothing but that the server is alive."""
+    are not lost. `framings`: how it may be framed; `idle`: the name of frames that say nothing but that the server is
+    alive."""
 
-    def __init__(self, answer: Answer, frames: Frames | None = None, idle: str = "") -> None:
+    def __init__(self, answer: Answer, framings: Sequence[Framing] = (SSE,), idle: str = "") -> None:
         self._answer = answer
-        self._frames = SseReader() if frames is None else frames
+        self._frames = frames_of(framings)
         self._idle = idle
         self._behind: Behind | None = None  # once the answer is over
         self._error: UpstreamError | None = None

@@ -25,13 +25,12 @@ import msgspec
 
 from turnscript.apis.api import Api
 from turnscript.convert.recording import api_of
-from turnscript.convert.registry import apis, get_api
+from turnscript.convert.registry import apis, get_api, is_stream
 from turnscript.core.conversation import Assistant, Conversation, Item, Request, Response, Text, Thinking
 from turnscript.core.errors import InvalidInput, UpstreamError
 from turnscript.core.events import fold
 from turnscript.core.finish_reasons import is_cut
 from turnscript.core.json_text import Json
-from turnscript.core.payloads import is_stream
 from turnscript.core.unread_stream import BEHIND
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.members import (
