@@ -34,7 +34,7 @@ Look = tuple[str, str, str, Callable[[str], object]]
 A character is found in an eighth of the time of a pattern. An empty one is in every text: then the search decides.
 """
 
-_DEEPEST = 64  # a pattern knows beginnings of so many characters at most: in it, each stands inside the one before
+_DEEPEST = 64  # beginnings of at most so many characters are known; what begins like a longer one is compared with it
 
 
 def overlap(text: str, behind: str) -> int:
@@ -58,11 +58,13 @@ class Scanner(Generic[Action]):
         begun = [*ordered, *(f"{lead}\\" for lead, _ in rules)]
         self.trigger = re.compile(_beginnings(begun)).search
         self.look = look_for({literal[0] for literal in begun}, self.trigger)
-        self._partial = re.compile(_partials(ordered, rules))
-        self._next = re.compile(_whole_or_begun(short, begun, rules)).search
+        self._begun = _begun(begun)
+        self._lead = re.compile(rf"({'|'.join(re.escape(lead) for lead, _ in rules)})\\{{1,{_SLASHES}}}").match
+        self._names = {lead: {"", *_begun(names)} for lead, names in rules}
         leads = max((len(lead) for lead, _ in rules), default=0)
         self._name = max((len(name) for _, names in rules for name in names), default=0)
-        self._escaped = re.compile(_escapes(rules) or r"(?!)").finditer
+        escapes = re.compile(_escapes(rules) or r"(?!)")
+        self._escaped, self._escapes = escapes.search, escapes.finditer
         longest, escaped = max(map(len, ordered), default=0), leads + self._name + 1
         self._window, self._reach = max(longest, escaped), max(min(longest, _DEEPEST), escaped)
         # White space and one character more: how a literal begins. Each of those has a needle in it.
@@ -73,6 +75,8 @@ class Scanner(Generic[Action]):
             (those[0] if len(those) == 1 else sign, re.compile(_any_of(those)).search) for sign, those in needles
         ]
         self._before = max([1, *map(len, first)]) - 1
+        # Beginnings in which nothing whole stands, so that no more needs to be known of a text that ends with one.
+        self._clear = {one for one in self._begun if self._short(one) is None and self._escaped(one) is None}
         self._nested = any(one.lstrip() in other[:-1] for one in ordered for other in begun)
 
     def find(self, text: str, start: int, closing: bool) -> re.Match[str] | None:
@@ -117,14 +121,19 @@ class Scanner(Generic[Action]):
         first, second, third, _ = self.look
         if first not in text and second not in text and third not in text:
             return len(text)
-        if (self._long or len(text) > _LONG) and self.trigger(text) is None:  # which is soon found where signs are rare
+        sign = self.trigger(text)
+        if sign is None:
             return len(text)
         if self._long:
             return -1
-        found = self._next(text)
-        if found is None:
-            return len(text)
-        return found.start() if found.lastindex is None else -1
+        at = sign.start()
+        if text[at:] in self._clear:
+            return at
+        whole = self._short(text, at)
+        if "\\" in text and (escape := self._escaped(text, at)) is not None:
+            whole = escape if whole is None or escape.start() < whole.start() else whole
+        held = self._held(text, max(at, len(text) - self._reach - _SLASHES))
+        return held if whole is None or held < whole.start() else -1
 
     def hold(self, text: str, start: int) -> int:
         """Return from where on `text` may be the beginning of something; its length if nothing is."""
@@ -134,19 +143,31 @@ class Scanner(Generic[Action]):
             window += _SLASHES
         elif first not in end and second not in end and third not in end and not self._long:
             return len(text)
-        match = self._partial.search(text, max(start, len(text) - window))
-        held = match.start() if match else len(text)
+        held = self._held(text, max(start, len(text) - window))
         held = min(held, self._hold_long(text, start)) if self._long else held
         if held < len(text) and "\\" in text[max(held - self._name, start) : held + 1]:
             return self.before_escape(text, max(held - self._reach - _SLASHES, start), held)
         return held
 
+    def _held(self, text: str, start: int) -> int:
+        """Return where the end of a text begins that is a beginning of a literal, or of an escape; else its length."""
+        sign = self.trigger(text, start)
+        while sign is not None:
+            at = sign.start()
+            if text[at:] in self._begun:
+                return at
+            lead = self._lead(text, at) if self._names else None
+            if lead is not None and text[lead.end() :] in self._names[lead[1]]:
+                return at
+            sign = self.trigger(text, at + 1)
+        return len(text)
+
     def before_escape(self, text: str, start: int, held: int) -> int:
         """Return from where on something may begin, not inside a whole escape: a stop may begin with a tag's end."""
-        return next((one.start() for one in self._escaped(text, start) if one.start() < held < one.end()), held)
+        return next((one.start() for one in self._escapes(text, start) if one.start() < held < one.end()), held)
 
     def _hold_long(self, text: str, start: int) -> int:
-        """Return from where on `text` is a beginning that is too long for the pattern; its length if there is none."""
+        """Return from where on `text` is a beginning that is too long for the set; its length if there is none."""
         held = len(text)
         for literal in self._long:
             begun = literal[: _DEEPEST + 1]
@@ -181,11 +202,10 @@ def _by_first(literals: Iterable[str]) -> list[tuple[str, list[str]]]:
     return list(found.items())
 
 
-def _any_of(literals: Iterable[str], behind: str = "") -> str:
+def _any_of(literals: Iterable[str]) -> str:
     """Return a pattern for literals. What they begin with is looked at once, and not for each that begins so."""
     return "|".join(
-        f"{re.escape(sign)}(?:{'|'.join(re.escape(one[1:]) + behind for one in those)})"
-        for sign, those in _by_first(literals)
+        f"{re.escape(sign)}(?:{'|'.join(re.escape(one[1:]) for one in those)})" for sign, those in _by_first(literals)
     )
 
 
@@ -199,15 +219,6 @@ def _beginnings(literals: Iterable[str]) -> str:
     return "|".join(branches) or "(?!)"
 
 
-def _partials(literals: Iterable[str], rules: Iterable[tuple[str, tuple[str, ...]]]) -> str:
-    """Return a pattern for a proper beginning of a literal, or an unfinished escape, at the end of a text."""
-    patterns = [_prefixes(literals)]
-    for lead, names in rules:
-        patterns.append(_prefixes([lead + "\\"]))
-        patterns.append(rf"{re.escape(lead)}\\{{1,{_SLASHES}}}(?:{_prefixes(names)})?")
-    return "(?:" + "|".join(pattern for pattern in patterns if pattern) + r")\Z" if any(patterns) else r"(?!)"
-
-
 def _escapes(rules: Iterable[tuple[str, tuple[str, ...]]]) -> str:
     """Return a pattern for whole escapes."""
     return "|".join(
@@ -215,34 +226,9 @@ def _escapes(rules: Iterable[tuple[str, tuple[str, ...]]]) -> str:
     )
 
 
-def _whole_or_begun(literals: Iterable[str], begun: Iterable[str], rules: Iterable[tuple[str, tuple[str, ...]]]) -> str:
-    """Return a pattern for whole literals and escapes, each with an empty group, and for beginnings at the end."""
-    patterns = [whole for whole in [_any_of(literals, "()")] if whole]
-    patterns += [f"(?:{whole})()" for whole in [_escapes(rules)] if whole]
-    patterns += [prefixes for prefixes in [_prefixes(begun, r"\Z")] if prefixes]
-    for lead, names in rules:
-        patterns.append(rf"{re.escape(lead)}\\{{1,{_SLASHES}}}(?:{_prefixes(names)}|)\Z")
-    return "|".join(patterns) or r"(?!)"
-
-
-def _prefixes(literals: Iterable[str], behind: str = "") -> str:
-    """Return a pattern for every proper prefix of the literals but the empty one, and those too long for a pattern."""
-    tree: dict[str, object] = {}
-    for literal in literals:
-        node = tree
-        for character in literal[:-1][:_DEEPEST]:
-            node = node.setdefault(character, {})  # type: ignore[assignment]
-    return _branches(tree, behind)
-
-
-def _branches(tree: Mapping[str, object], behind: str = "") -> str:
-    """Return prefixes from here on, each character's rest optional."""
-    branches = []
-    for character, below in tree.items():
-        rest = _branches(below)  # type: ignore[arg-type]
-        # An empty branch says the same as a question mark, and is tried in half of the time.
-        branches.append(re.escape(character) + (f"(?:{rest}|)" if rest else "") + behind)
-    return "|".join(branches)
+def _begun(literals: Iterable[str]) -> set[str]:
+    """Return every proper beginning of the literals but the empty one, and those too long for a set."""
+    return {one[:size] for one in literals for size in range(1, min(len(one) - 1, _DEEPEST) + 1)}
 
 
 class Unescaper:
