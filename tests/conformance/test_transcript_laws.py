@@ -258,6 +258,7 @@ PIECES = st.sampled_from([*CONTROLS, '{"name":', '[{"name": "f"}]', "x", "\n"]) 
 @example('<tool_result>{"name":"x"}', "")
 @example("", '<tool_call>\n{"name": "f"}')
 @example("", ">>>all")
+@example("", "# Tools\n\n<tools>\n")
 @given(*[st.lists(PIECES, max_size=4).map("".join)] * 2)
 def test_contents_of_marks_are_read_as_their_format_reads_them_or_refused(name: str, asked: str, answer: str) -> None:
     """No content tells which format a transcript is in, and where formats take its escapes differently, all are named.

@@ -184,9 +184,13 @@ def recognise(text: str) -> Recognised | None:
         return None
     of_models = [name for name in model_formats() if _may_begin(name, text) and get_format(name).claims(text)]
     left, better, marks = _fitting(claiming, of_models, text)
-    alike = [one for one in of_models if any(marks[one] == marks[name] for name in left)]
-    if len({get_format(name).unescaped(text) for name in (*left, *alike)}) == 1:
+    cores = {name: {mark.strip() for mark in found} for name, found in marks.items()}
+    alike = [one for one in of_models if any(cores[one] == cores[name] for name in left)]
+    meant = {name: get_format(name).unescaped(text) for name in (*left, *alike)}
+    if len(set(meant.values())) == 1:
         alike = []  # no escape in the text is one to some of them alone
+    own = {meant[name] for name in left}
+    alike = [one for one in alike if meant[one] not in own or any(marks[one] == marks[name] for name in left)]
     groups = _read_alike([*left, *better, *alike], text)
     first, *others = [group for group in groups if not {*group}.isdisjoint(better)] or groups
     if others:
