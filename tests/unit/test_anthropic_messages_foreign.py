@@ -265,7 +265,8 @@ def test_documents_of_text_or_of_nothing() -> None:
 def test_a_text_that_came_as_bytes_is_a_text() -> None:
     """Bytes are taken of PDF alone."""
     source = {"type": "text", "media_type": "text/plain", "data": "Hé"}
-    assert ({"type": "document", "source": source}, []) == part(Document(data="SMOp", media_type="text/plain"))
+    lost = [("$.m[0].content[1].data", "renamed")]
+    assert ({"type": "document", "source": source}, lost) == part(Document(data="SMOp", media_type="text/plain"))
     assert [("$.m[0].content[1]", "approximated")] == part(Document(data="SMOp", media_type="text/csv"))[1]
     for data in ("SOk=", "?"):  # no UTF-8, and no base64
         bytes_ = {"type": "base64", "media_type": "text/plain", "data": data}

@@ -108,6 +108,8 @@ class PartWriter:
             return None
         if kind != _PLAIN:
             self.rendering.lose(path, "approximated", f"a text of type {kind!r} is a plain text here")
+        else:
+            self.rendering.lose_member(part, "data", "renamed", "the base64 of a text becomes the text", path)
         source = self._source(part, path, kind)  # what else is given of it is reported
         return source and {"type": "text", "media_type": _PLAIN, "data": text}
 
