@@ -282,7 +282,8 @@ def test_of_formats_whose_calls_stand_in_an_answer_nothing_is_written_otherwise(
             [one.ids.tolist() if isinstance(one, Sample) else one for one in encoder.encode(examples)]
             for encoder in (plain, bare)
         ]
-        at_once = name == "rwkv-universal" and calls_at_once(examples[0].request.items)
+        # A prompt opens a text there, which an answer that is a call alone must end before.
+        at_once = name in ("rwkv-universal", "kimi-k3") and calls_at_once(examples[0].request.items)
         assert bool(at_once) == (found != expected), case
 
 

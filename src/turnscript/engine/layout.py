@@ -250,6 +250,9 @@ class Layout:
     def leaves_no_trace(self, before: str, after: str) -> bool:
         """Return whether an empty answer between two kinds of segments, or at an end of its turn, cannot be seen."""
         said, joints = Assistant.kind, self.document.joints
+        place = self.places[said]
+        if place.open.strip() or place.close.strip():
+            return False
         around = f"{joints.get((before, said), '')}{joints.get((said, after), '')}"
         if before and after:
             return around == joints.get((before, after))
