@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 
 import pytest
-from hypothesis import given, note
+from hypothesis import example, given, note
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -158,6 +158,7 @@ def test_whatever_an_api_may_send_reads_back_or_is_a_loss(request: ts.Request) -
 
 
 @FEWER
+@example(texts=["<<SYS>>"], kind="both")
 @given(texts=st.lists(text.hostile() | text.pieced(), min_size=1, max_size=3), kind=st.sampled_from(["user", "both"]))
 def test_hostile_content_never_makes_a_control_span(format_name: str, texts: list[str], kind: str) -> None:
     """F6: no literal of the format occurs in a content, and each content reads back equal or changed as reported."""

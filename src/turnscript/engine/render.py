@@ -567,8 +567,6 @@ class Composer:
         out = self.out
         out.escape = place.escape
         out.trainable = place.model and (self.model or self.layout.opens(place))
-        if place.overlaps and self.place is not None and out.pieces[-1].endswith(place.overlaps):
-            out.lose("", "approximated", f"its opening {place.open!r} is found in the end of the text before it")
         if place.open:
             head = place.open if place.plain_head else self._opening(place, item)
             if out.flattened and place.body.is_empty(item, flattened=True):

@@ -43,9 +43,14 @@ def overlap(text: str, behind: str) -> int:
 
 
 class Scanner(Generic[Action]):
-    """The literals of one state of a parser, each with what it means, and the escape of the text between them."""
+    """The literals of one state of a parser, each with what it means, and the escape of the text between them.
 
-    def __init__(self, literals: Mapping[str, Action], escape: Escape | None = None) -> None:
+    `runs`: those that end in a run of one character, and stand at the end of a longer one: what is before is content.
+    """
+
+    def __init__(
+        self, literals: Mapping[str, Action], escape: Escape | None = None, runs: frozenset[str] = frozenset()
+    ) -> None:
         self.actions = dict(literals)
         rules = escape.rules if escape else ()
         ordered = sorted(self.actions, key=len, reverse=True)
@@ -53,12 +58,12 @@ class Scanner(Generic[Action]):
         short = ordered[len(self._long) :]
         # One literal alone is found in linear time, whatever it is; one of several, in its length for each character.
         self._each = [re.compile(re.escape(literal)).search for literal in self._long]
-        self._short = re.compile(_any_of(short) or r"(?!)").search
+        self._short = re.compile(_any_of(short, runs) or r"(?!)").search
         self._search = self._earliest if self._long else self._short
         begun = [*ordered, *(f"{lead}\\" for lead, _ in rules)]
         self.trigger = re.compile(_beginnings(begun)).search
         self.look = look_for({literal[0] for literal in begun}, self.trigger)
-        self._begun = _begun(begun)
+        self._begun = _begun(begun) | runs
         self._lead = re.compile(rf"({'|'.join(re.escape(lead) for lead, _ in rules)})\\{{1,{_SLASHES}}}").match
         self._names = {lead: {"", *_begun(names)} for lead, names in rules}
         leads = max((len(lead) for lead, _ in rules), default=0)
@@ -77,7 +82,7 @@ class Scanner(Generic[Action]):
         self._before = max([1, *map(len, first)]) - 1
         # Beginnings in which nothing whole stands, so that no more needs to be known of a text that ends with one.
         self._clear = {one for one in self._begun if self._short(one) is None and self._escaped(one) is None}
-        self._nested = any(one.lstrip() in other[:-1] for one in ordered for other in begun)
+        self._nested = bool(runs) or any(one.lstrip() in other[:-1] for one in ordered for other in begun)
 
     def find(self, text: str, start: int, closing: bool) -> re.Match[str] | None:
         """Return the first literal from `start` on that is certain: no longer one can begin before or at it."""
@@ -202,10 +207,12 @@ def _by_first(literals: Iterable[str]) -> list[tuple[str, list[str]]]:
     return list(found.items())
 
 
-def _any_of(literals: Iterable[str]) -> str:
+def _any_of(literals: Iterable[str], runs: frozenset[str] = frozenset()) -> str:
     """Return a pattern for literals. What they begin with is looked at once, and not for each that begins so."""
+    behind = {one: f"(?!{re.escape(one[-1])})" for one in runs}
     return "|".join(
-        f"{re.escape(sign)}(?:{'|'.join(re.escape(one[1:]) for one in those)})" for sign, those in _by_first(literals)
+        f"{re.escape(sign)}(?:{'|'.join(re.escape(one[1:]) + behind.get(one, '') for one in those)})"
+        for sign, those in _by_first(literals)
     )
 
 

@@ -6,7 +6,7 @@ each literal is looked for with all of it, with less, and without.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple
@@ -85,9 +85,9 @@ class State:
         own: Scanner[Action] | None = None,
         loose: dict[str, Action] = {},  # noqa: B006
     ) -> None:
-        within = escape if place is not None else None
-        self.plain: Scanner[Action] = Scanner(literals, within)
-        self.scanner = Scanner({**loose, **literals}, within) if loose else self.plain
+        within, runs = (escape if place is not None else None), _runs(literals)
+        self.plain: Scanner[Action] = Scanner(literals, within, runs)
+        self.scanner = Scanner({**loose, **literals}, within, runs) if loose else self.plain
         self.own = own if own is not None else self.plain
         self.kind = kind
         self.escape = escape
@@ -95,6 +95,12 @@ class State:
         ends = [literal for literal, action in literals.items() if action.do in (Do.CLOSE, Do.END)]
         spaces = {literal[: len(literal) - literals[literal].core] for literal in ends}
         self.end_spaces = sorted((space for space in spaces if space), key=len, reverse=True)
+
+
+def _runs(literals: Mapping[str, Action]) -> frozenset[str]:
+    """Return the openings that a text right before them can make longer, such as `>>>` behind `>`."""
+    opens = {one: action.place.overlaps for one, action in literals.items() if action.do is Do.OPEN and action.place}
+    return frozenset(one for one, sign in opens.items() if sign.strip() and one.endswith(2 * sign))
 
 
 class States:
