@@ -62,8 +62,10 @@ from turnscript.detection import Detected, detect
 from turnscript.detection.template_format import get_format
 from turnscript.engine.constraint import Constraint
 from turnscript.engine.files import FileSequence, Fill, FillPrompt
+from turnscript.engine.lines import Finding
 from turnscript.engine.parse import TurnParser
 from turnscript.engine.prompt import Prompt
+from turnscript.engine.replay import Generated
 from turnscript.engine.spans import Span
 from turnscript.formats.format import Format
 from turnscript.tableio import InvalidFormat
@@ -83,7 +85,9 @@ __all__ = [
     "FileSequence",
     "Fill",
     "FillPrompt",
+    "Finding",
     "Format",
+    "Generated",
     "Hints",
     "Image",
     "InvalidConversation",

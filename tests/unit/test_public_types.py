@@ -88,6 +88,15 @@ def test_what_a_fill_and_a_bad_table_give_has_a_name() -> None:
         ts.get_format("no-such-file.toml")
 
 
+def test_what_is_replayed_and_what_is_found_has_a_name() -> None:
+    prompt = ts.get_format("ai00-v1").prompt(ts.parse(BODY))
+    turn: ts.Generated | None = prompt.generated(ts.fold(events_of(prompt, ["Hello"])))
+    assert turn is not None
+    assert "Hello" == turn.text
+    found: list[ts.Finding] = ts.get_format("rwkv-universal").check("Hello")[1].all
+    assert [(1, "fault")] == [(one.line, one.kind) for one in found]
+
+
 def test_values_are_copied_and_pickled() -> None:
     request = ts.parse(BODY)
     events = list(events_of(ts.get_format("ai00-v1").prompt(request), ["Hello"]))
