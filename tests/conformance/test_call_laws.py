@@ -20,9 +20,6 @@ from tests.conformance.test_parser_laws import (
 from turnscript.convert.registry import load_formats
 from turnscript.core.events import Event, raw_text
 from turnscript.core.json_text import every_member, json_of
-from turnscript.engine.parse import TurnParser
-from turnscript.engine.states import model_turn
-from turnscript.formats.format import Format
 
 TAGGED = Path(__file__).resolve().parents[1] / "formats" / "tagged.toml"
 ASKED = ts.Request(
@@ -32,7 +29,7 @@ CALL = '{"name": "f", "arguments": {}}\n</call>'
 BROKEN = "none</call>"
 
 
-def read(format_: Format, written: str) -> list[ts.Item]:
+def read(format_: ts.Format, written: str) -> list[ts.Item]:
     """What a model wrote."""
     parser = format_.prompt(ASKED, thinking=False).parser()
     return ts.fold([*parser.feed(written), *parser.close()]).items
@@ -50,7 +47,7 @@ def test_a_text_behind_a_call_has_nothing_of_its_opening(format_name: str) -> No
     written = written_by_model(format_, ASKED, [ts.ToolCall(name="f", id="c1")])
     if written is None:
         return  # the prompt has opened a text already
-    close = model_turn(format_.document).close.strip()
+    close = format_.document.model_turn.close.strip()
     items = read(format_, f"{after_opening(format_, written).rstrip().removesuffix(close)}\n\nDone.")
     [call] = [item for item in items if isinstance(item, ts.ToolCall)]
     assert "f" == call.name
@@ -70,7 +67,7 @@ def test_a_text_behind_a_call_with_any_attribute_is_read(field: str, call: str) 
         check_texts(items)
 
 
-def of_the_model(format_: Format, *items: ts.Item) -> str:
+def of_the_model(format_: ts.Format, *items: ts.Item) -> str:
     """What is written for items of the model, from where its answer begins; the answer is told by the first of them."""
     before = str(format_.render(OFFERED, view="prompt").value).removesuffix(format_.document.end)
     request = ts.Request(conversation=ts.Conversation(items=[*OFFERED.items, *items], tools=OFFERED.tools))
@@ -89,14 +86,14 @@ SPOKEN = ts.Assistant(content=[ts.Text(text="Let me look.")])
 CALLS = [ts.ToolCall(name=name, arguments='{"city": "Oslo", "n": [1, 2]}', id="c1") for name in ("weather", "other")]
 
 
-def called(format_: Format, *calls: ts.Item) -> str:
+def called(format_: ts.Format, *calls: ts.Item) -> str:
     """What is written for calls without a text, or behind one where the prompt opens a text."""
     opening = format_.document.segment("assistant")
     opened = format_.prompt(OFFERED, thinking=False).text.endswith(f"{opening.open}{opening.head_end}")
     return of_the_model(format_, *([SPOKEN] if opening.open and opened else []), *calls)
 
 
-def events_of(format_: Format, pieces: Iterable[str]) -> list[Event]:
+def events_of(format_: ts.Format, pieces: Iterable[str]) -> list[Event]:
     """All events of an answer in pieces."""
     parser = format_.prompt(OFFERED, thinking=False).parser()
     return [event for piece in pieces for event in parser.feed(piece)] + parser.close("length")
@@ -132,7 +129,7 @@ def test_a_second_call_that_is_cut_changes_nothing_of_the_first(format_name: str
 def test_nothing_is_said_that_stands_behind_the_end_of_a_broken_call(format_name: str) -> None:
     """F5: another's turn ends the answer wherever a call stops to be one, outside of its strings."""
     format_ = ts.get_format(format_name)
-    spoken, turn = of_the_model(format_, SPOKEN), model_turn(format_.document)
+    spoken, turn = of_the_model(format_, SPOKEN), format_.document.model_turn
     spoken = spoken.removeprefix(ends_thought(format_, [SPOKEN]))  # which later prompts do not show
     written = of_the_model(format_, SPOKEN, CALLS[0])
     other = ts.Request(
@@ -146,7 +143,7 @@ def test_nothing_is_said_that_stands_behind_the_end_of_a_broken_call(format_name
             assert "evil" not in "".join(content_of(item) for item in ts.fold(events).items), written[:cut] + behind
 
 
-def held(parser: TurnParser, written: str) -> int:
+def held(parser: ts.TurnParser, written: str) -> int:
     """Read a text in pieces; returns how much of it was on no event yet, at most."""
     waits, events = [0], []
     for at in range(0, len(written), 64):

@@ -11,9 +11,6 @@ from hypothesis import strategies as st
 import turnscript as ts
 from tests.conformance.test_transcript_laws import NAMES, SPOKEN, TWICE, writes_json
 from turnscript.convert.format_reference import example
-from turnscript.engine.layout import layout_of
-from turnscript.engine.lines import FAULT, Finding
-from turnscript.formats.format import Format
 
 assert settings.default is not None
 FEWER = settings(max_examples=max(1, settings.default.max_examples // 8))
@@ -21,28 +18,28 @@ SOURCES = [SPOKEN, TWICE, example()]
 PIECES = ['"', "{", "}", "<", ">", "\n", " ", "x", "\r\n", "é", "🙂"]
 
 
-def found(format_: Format, transcript: str) -> list[Finding]:
+def found(format_: ts.Format, transcript: str) -> list[ts.Finding]:
     return format_.check(transcript)[1].all
 
 
-def openings(format_: Format) -> list[str]:
+def openings(format_: ts.Format) -> list[str]:
     """What opens turns, or blocks."""
     turns = [turn.open.strip() for turn in format_.document.turns if turn.open]
     return turns or [segment.open for turn in format_.document.turns for segment in turn.segments]
 
 
-def is_closed(format_: Format, *, marked: bool = False) -> bool:
+def is_closed(format_: ts.Format, *, marked: bool = False) -> bool:
     """Whether it shows where each turn begins and ends: else a damaged mark is of a text, which nobody can tell.
 
     `marked`: no text may hold an opening as it is.
     """
     document = format_.document
-    if marked and not all(layout_of(document).escape.holds(opening) for opening in openings(format_)):
+    if marked and not all(map(format_.protects, openings(format_))):
         return False
     return document.anchored or all(turn.close.strip() and not turn.behind for turn in document.turns)
 
 
-def places(format_: Format, transcript: str) -> list[int]:
+def places(format_: ts.Format, transcript: str) -> list[int]:
     """Where turns begin."""
     marks = "|".join(map(re.escape, sorted(openings(format_), key=len, reverse=True)))
     behind = "(?=[ >])" if format_.document.anchored else ""
@@ -75,7 +72,7 @@ def test_every_second_opening_that_is_damaged_is_named_where_it_stands(name: str
     for start in starts:
         letter = next(match.start() for match in re.finditer("[A-Za-z]", transcript) if match.start() > start)
         damaged = f"{damaged[:letter]}~{damaged[letter + 1 :]}"
-    named = {(one.line, one.column) for one in found(format_, damaged.replace("\n", ending)) if one.kind == FAULT}
+    named = {(one.line, one.column) for one in found(format_, damaged.replace("\n", ending)) if one.kind == "fault"}
     assert {at(damaged, start) for start in starts} <= named
 
 
@@ -109,7 +106,7 @@ def test_all_broken_calls_are_named(name: str) -> None:
     except ts.InvalidTranscript:
         lines = [number for number, line in enumerate(broken.split("\n"), 1) if '"Oslo" "x"' in line]
         apart = all(one.group is None for turn in format_.document.turns for one in turn.segments)
-        named = {one.line for one in found(format_, broken) if one.kind == FAULT}
+        named = {one.line for one in found(format_, broken) if one.kind == "fault"}
         assert set(lines if apart else lines[:1]) <= named
 
 
@@ -130,7 +127,7 @@ def test_what_is_refused_has_a_fault_and_what_has_none_is_read_alike(
     request, findings = format_.check(transcript)
     lines = transcript.split("\n")
     assert all(one.column <= len(lines[one.line - 1]) + 1 for one in findings.all)
-    faults = [one for one in findings.all if one.kind == FAULT]
+    faults = [one for one in findings.all if one.kind == "fault"]
     try:
         read = format_.parse(transcript)
     except ts.InvalidTranscript:

@@ -3,17 +3,16 @@
 import pytest
 
 import turnscript as ts
-from tests.conformance.test_parser_laws import WEATHER, calls_text, opens_text
-from turnscript.engine.layout import layout_of
-from turnscript.engine.prompt import Prompt
-from turnscript.engine.states import model_turn
+from tests.conformance.test_parser_laws import WEATHER, begins_call, calls_text, opens_text
 
 NEXT = 2
 """How many characters a parser may need to see behind a stop that may be the beginning of something else."""
 CALL = ts.ToolCall(name="get_weather", arguments='{"city": "Tokyo"}', id="call_auto_001")
 
 
-def prompt_of(format_name: str, tools: list[ts.Tool], mode: str | None = None, stop: list[str] | None = None) -> Prompt:
+def prompt_of(
+    format_name: str, tools: list[ts.Tool], mode: str | None = None, stop: list[str] | None = None
+) -> ts.Prompt:
     """A prompt for an answer to one question."""
     question = ts.User(content=[ts.Text(text="Hi")])
     asked = ts.Request(conversation=ts.Conversation(items=[question], tools=tools))
@@ -22,7 +21,7 @@ def prompt_of(format_name: str, tools: list[ts.Tool], mode: str | None = None, s
     return ts.get_format(format_name).prompt(asked, thinking=False)
 
 
-def ended_at(prompt: Prompt, written: str) -> int | None:
+def ended_at(prompt: ts.Prompt, written: str) -> int | None:
     """After how many characters a parser says that the turn has ended. Once it has, it stays so."""
     parser = prompt.parser()
     assert not parser.ended
@@ -54,8 +53,7 @@ def test_a_turn_of_calls_ends_with_its_closing_or_its_stop_and_not_before(format
     format_ = ts.get_format(format_name)
     prompt = prompt_of(format_name, [WEATHER])
     calls = calls_text(format_, 1, "Tokyo")
-    place = layout_of(format_.document).places["tool_call"]
-    written = calls[calls.index((place.group_open or place.open or place.body.begins).strip()) :]
+    written = calls[calls.index(begins_call(format_)) :]
     closed = any(stop.strip() in written for stop in prompt.stops)
     for text in [written] if closed else [f"{written}{stop}" for stop in prompt.stops]:
         at = ended_at(prompt, f"{text} and more")
@@ -71,7 +69,7 @@ def test_a_forced_call_ends_with_its_stop(format_name: str) -> None:
         conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")]), CALL], tools=[WEATHER])
     )
     written = str(format_.render(whole, view="prompt").value)[len(prompt.text) :].rstrip()
-    ends = [end.strip() for end in (*prompt.stops, model_turn(format_.document).close)]
+    ends = [end.strip() for end in (*prompt.stops, format_.document.model_turn.close)]
     met = [written.index(end) + len(end) for end in ends if end and end in written]
     at = ended_at(prompt, f"{written}   ")
     assert (at is None) == (not met)

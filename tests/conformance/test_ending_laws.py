@@ -19,10 +19,10 @@ from turnscript.convert import registry
 from turnscript.core.errors import UpstreamError
 from turnscript.core.events import fold
 from turnscript.core.finish_reasons import CALLED, FAILURES, FILTERED, LENGTH, MEANT, STOP, meaning
-from turnscript.engine.scanner import TextParser
 
 BACKENDS = [registry.get_backend(name) for name in registry.backends()]
 APIS = [registry.get_api(name) for name in registry.apis()]
+FORMAT = ts.get_format("batuta-chatml")
 ASK = Completion(prompt="Hi", max_tokens=5)
 TOLD = {
     "openai-chat": {STOP: "stop", LENGTH: "length", FILTERED: "content_filter"},
@@ -76,7 +76,7 @@ def read(backend: Backend, data: bytes) -> list[Piece]:
 
 def told(api: Api, pieces: list[Piece], *, streamed: bool) -> tuple[str | None, list[str]]:
     """The word for the end that a client of an API gets, and where losses are reported."""
-    parser = TextParser([])
+    parser = FORMAT.parser()
     events = [event for piece in pieces for event in parser.feed(piece.text)]
     events += parser.close(next((piece.finish for piece in pieces if piece.finish), None))
     request = ts.Request()

@@ -23,8 +23,6 @@ from tests.every import every
 from tests.sampling import Writer
 from turnscript.convert.registry import model_formats
 from turnscript.core.json_text import every_member, json_of
-from turnscript.engine.states import model_turn
-from turnscript.formats.format import Format
 from turnscript.gateway.checks import check_calls as findings_of
 from turnscript.grammar.nodes import Choice, Grammar, Node, Reference, Repeat, children
 from turnscript.grammar.rest import behind, matches
@@ -87,7 +85,7 @@ def asked(choice: ts.ToolChoice | None, tools: list[ts.Tool] = TOOLS, **settings
     )
 
 
-def ends_of(format_: Format) -> tuple[str, ...]:
+def ends_of(format_: ts.Format) -> tuple[str, ...]:
     """What ends an answer wherever it stands, because a server stops there, or because another's turn begins."""
     document = format_.document
     generation = document.generation
@@ -95,7 +93,7 @@ def ends_of(format_: Format) -> tuple[str, ...]:
     return tuple({one.strip() for one in found if one.strip()})
 
 
-def has_calls(format_: Format) -> bool:
+def has_calls(format_: ts.Format) -> bool:
     """Whether a format has a place for calls."""
     return any(segment.kind == "tool_call" for turn in format_.document.turns for segment in turn.segments)
 
@@ -363,10 +361,10 @@ def test_what_a_format_renders_is_of_its_grammar(format_name: str, case: tuple[s
         assert any(matches(constraint.rules, one) for one in without_ends(format_, behind)), written
 
 
-def without_ends(format_: Format, written: str) -> Iterator[str]:
+def without_ends(format_: ts.Format, written: str) -> Iterator[str]:
     """A turn as it is written, without what is behind it, and without what ends it, which a server may take away."""
     yield from (written, written.rstrip())
-    for end in (*ends_of(format_), model_turn(format_.document).close.strip()):
+    for end in (*ends_of(format_), format_.document.model_turn.close.strip()):
         if end and end in written:
             yield (rest := written[: written.rindex(end)])
             yield rest.rstrip("\n")
@@ -402,7 +400,7 @@ def test_what_no_grammar_can_tell_says_so(format_name: str) -> None:
         format_.answer_grammar(target="gbnff")
 
 
-def kinds_of(format_: Format) -> set[str]:
+def kinds_of(format_: ts.Format) -> set[str]:
     """The kinds of segments that a format has."""
     return {segment.kind for turn in format_.document.turns for segment in turn.segments}
 

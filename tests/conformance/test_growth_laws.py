@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -16,8 +17,6 @@ import turnscript as ts
 from tests.growth import assert_grows_below
 from turnscript.convert.registry import named_formats
 from turnscript.core.json_text import json_of
-from turnscript.engine.table import Body, Document, Segment, Turn
-from turnscript.formats.format import Format
 
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
 TOOL = ts.Tool(name="write", parameters=json_of(SCHEMA))
@@ -25,47 +24,48 @@ LINE = 'A line with <b>tags</b>, [brackets], {braces}, "quotes", a \\ and a \'.\
 """What an argument is made of: the signs by which tags, strings and structures of any notation begin and end."""
 
 
-def writers(document: Document) -> Iterator[tuple[Segment, Document]]:
-    """Each kind of call that a reader of a format understands, with the table that writes such calls."""
+def writers(format_: ts.Format) -> Iterator[tuple[Any, ts.Format]]:
+    """Each kind of call that a reader of a format understands, with a format that writes such calls."""
+    document = format_.document
     joints = {**document.joints, **document.also_joined}
     for at, turn in enumerate(document.turns):
         for call in (one for one in (*turn.segments, *turn.also_read) if one.kind == "tool_call"):
             turns = list(document.turns)
             turns[at] = with_call(turn, call)
-            yield call, replace(document, turns=tuple(turns), joints=joints)
+            yield call, replace(format_, document=replace(document, turns=tuple(turns), joints=joints))
 
 
-def with_call(turn: Turn, call: Segment) -> Turn:
+def with_call(turn: Any, call: Any) -> Any:
     """A turn whose calls are of that kind."""
     others = [one for one in turn.segments if one.kind != "tool_call"]
     return replace(turn, segments=(*others, call))
 
 
-def way(call: Segment) -> tuple[object, ...]:
+def way(call: Any) -> tuple[object, ...]:
     """What calls have in common that differ in words alone."""
     group = call.group and (bool(call.group.open), bool(call.group.close))
     return (*options(call.body), bool(call.open), bool(call.head_end), bool(call.close), group, call.tentative)
 
 
-def options(body: Body) -> tuple[object, ...]:
+def options(body: Any) -> tuple[object, ...]:
     """The kind of a payload, and which of its options are taken."""
     return type(body), *(bool(value) for _, value in sorted(vars(body).items()))
 
 
-def ways() -> dict[str, tuple[Format, Format]]:
+def ways() -> dict[str, tuple[ts.Format, ts.Format]]:
     """For each way the first format that reads it, and one that writes it, by the name and where it stands there."""
-    found: dict[tuple[object, ...], tuple[str, Format, Format]] = {}
+    found: dict[tuple[object, ...], tuple[str, ts.Format, ts.Format]] = {}
     for name, format_ in named_formats().items():
-        for number, (call, document) in enumerate(writers(format_.document)):
+        for number, (call, writer) in enumerate(writers(format_)):
             title = f"{name}-{number}" if number else name
-            found.setdefault(way(call), (title, format_, ts.Format(name, format_.title, document)))
+            found.setdefault(way(call), (title, format_, writer))
     return {title: (reader, writer) for title, reader, writer in found.values()}
 
 
 WAYS = ways()
 
 
-def written(writer: Format, arguments: list[str]) -> str:
+def written(writer: ts.Format, arguments: list[str]) -> str:
     """What a model writes that makes these calls."""
     calls = [ts.ToolCall(name="write", arguments=one, id=f"call{at:05}") for at, one in enumerate(arguments)]
     items: list[ts.Item] = [ts.User(content=[ts.Text(text="Hi")]), *calls]
@@ -73,7 +73,7 @@ def written(writer: Format, arguments: list[str]) -> str:
     return "".join(span.text for span in writer.spans(request) if span.trainable)
 
 
-def read(reader: Format, pieces: list[str]) -> ts.Response:
+def read(reader: ts.Format, pieces: list[str]) -> ts.Response:
     """What a parser makes of an answer in pieces."""
     parser = reader.parser([TOOL], prefill=None)
     return ts.fold([event for piece in pieces for event in parser.feed(piece)] + parser.close())

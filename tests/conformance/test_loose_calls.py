@@ -11,15 +11,18 @@ from typing import Any
 import pytest
 
 import turnscript as ts
-from tests.conformance.test_parser_laws import check_events, content_of, events_behind, every_cut, opens_text
+from tests.conformance.test_parser_laws import (
+    begins_call,
+    check_events,
+    content_of,
+    events_behind,
+    every_cut,
+    opening_of,
+    opens_text,
+)
 from tests.growth import assert_grows_below
 from turnscript.core.events import Event
 from turnscript.core.json_text import json_of
-from turnscript.engine.layout import layout_of
-from turnscript.engine.states import model_turn, states_of
-from turnscript.engine.tagcalls import TagCall
-from turnscript.engine.xmlcalls import XmlParameters
-from turnscript.formats.format import Format
 
 CASES = tomllib.loads((Path(__file__).parents[1] / "cases" / "habits.toml").read_text(encoding="utf-8"))["case"]
 MENDED = {"mended_call", "missing_close", "cut_tag"}
@@ -38,34 +41,39 @@ CALL = '{"name": "search", "arguments": {"text": "%s"}}'
 
 
 def answered(
-    format_: Format, pieces: list[str], tools: list[ts.Tool] | None = None, finish: str = "stop", prefill: str = ""
+    format_: ts.Format, pieces: list[str], tools: list[ts.Tool] | None = None, finish: str = "stop", prefill: str = ""
 ) -> list[Event]:
     """What a parser makes of an answer in pieces. `prefill`: what the prompt has written of it."""
     parser = format_.parser(OFFERED if tools is None else tools, prefill=prefill)
     return [event for piece in pieces for event in parser.feed(piece)] + parser.close(finish)
 
 
-def has_fences(format_: Format) -> bool:
+def has_fences(format_: ts.Format) -> bool:
     """Whether a fence is the tag of the format's own calls, which end it wherever they stand."""
     turns = format_.document.turns
     return any(one.open.startswith("```") for turn in turns for one in (*turn.segments, *turn.also_read))
 
 
-def holds_own(format_: Format, written: str) -> bool:
+def holds_own(format_: ts.Format, written: str) -> bool:
     """Whether a text holds all that opens a call of the format's own."""
-    place = layout_of(format_.document).places["tool_call"]
-    opening = f"{place.group_open}{place.open}".strip()
+    opening = opening_of(format_, "tool_call").strip()
     return bool(opening.strip("[{")) and opening in written
 
 
-def is_bare(format_: Format, begins: tuple[str, ...] = ("{", "[{")) -> bool:
+def is_bare(format_: ts.Format, begins: tuple[str, ...] = ("{", "[{")) -> bool:
     """Whether nothing but JSON opens a call of the format's own, so that most of what is loose elsewhere is its own."""
-    places = states_of(format_.document, model_turn(format_.document), False, (), "any").places
-    calls = [one for one in places if one.kind == "tool_call" and one.segment.tentative]
-    return any(f"{one.group_open}{one.open}{one.body.begins}".startswith(begins) for one in calls)
+    calls = [one for one in known_segments(format_) if one.kind == "tool_call" and one.tentative]
+    openings = [f"{one.group.open if one.group else ''}{one.open}{one.body.begins}" for one in calls]
+    return any(opening.startswith(begins) for opening in openings)
 
 
-def before_turns(format_: Format, written: str) -> str:
+def known_segments(format_: ts.Format) -> list[Any]:
+    """All that a reader understands of a turn of the model."""
+    turn = format_.document.model_turn
+    return [*turn.segments, *turn.also_read]
+
+
+def before_turns(format_: ts.Format, written: str) -> str:
     """What stands before all that opens a turn of the format. An answer ends there, whatever is a call elsewhere."""
     openings = [turn.open.strip() for turn in format_.document.turns if turn.open.strip()]
     return min((written.partition(one)[0] for one in openings), key=len, default=written)
@@ -145,44 +153,47 @@ def test_long_and_many_loose_calls_take_linear_time(format_name: str, goes_on: s
     assert_grows_below(8, lambda count: read("\n".join([CALL % "x"] * count) + goes_on, count), 1_000, 4_000)
 
 
-def closing_of_values(format_: Format) -> str:
+def closing_of_values(format_: ts.Format) -> str:
     """What closes the value of a parameter, where calls are tags all through; nothing where they are not."""
-    segments = [one for turn in format_.document.turns for one in turn.segments if one.kind == "tool_call"]
-    body = segments[0].body if segments else None
-    if isinstance(body, XmlParameters):
-        return body.literals[1]
-    return body.value_close.rstrip() if isinstance(body, TagCall) else ""
+    call = ts.ToolCall(name="get_weather", arguments='{"city": "Paris"}')
+    spans = format_.spans(ts.Request(conversation=ts.Conversation(items=[HELLO, call], tools=TYPED)))
+    texts = [span.text for span in spans]
+    if not format_.features.calls or "Paris" not in texts:
+        return ""
+    before, closing = texts[texts.index("Paris") - 1], texts[texts.index("Paris") + 1].rstrip()
+    whole = closing != before and not closing.endswith("/")  # no quote, and not half a tag, behind which is the key
+    return closing if whole else ""
 
 
-def called(format_: Format, calls: list[ts.Item]) -> str:
+def called(format_: ts.Format, calls: list[ts.Item]) -> str:
     """What is written of calls, from the opening of the first one on."""
     request = ts.Request(conversation=ts.Conversation(items=[HELLO, *calls], tools=TYPED))
     text = str(format_.render(request, view="prompt").value).removesuffix(format_.document.end)
-    place = layout_of(format_.document).places["tool_call"]
-    opening = (place.group_open or place.open or place.body.begins).strip()
-    return text[text.index(opening, text.rindex(GREETING)) :]
+    return text[text.index(begins_call(format_), text.rindex(GREETING)) :]
 
 
 @pytest.mark.parametrize("name", [*ts.formats(), *ts.model_formats()])
 def test_a_call_inside_a_thought_counts_only_if_that_is_not_closed(name: str) -> None:
     """A closing behind it says that it was quoted; without one, it ends the thought, unless it may be a mere fence."""
     format_ = ts.get_format(name)
-    states = states_of(format_.document, model_turn(format_.document), False, (), "any")
-    thoughts = {f"{one.open}{one.head_end}": one for one in states.places if one.kind == "thinking" and one.close}
-    if not thoughts or all(one.kind != "tool_call" for one in states.places):
+    segments, turn = known_segments(format_), format_.document.model_turn
+    thoughts = {f"{one.open}{one.head_end}": one for one in segments if one.kind == "thinking" and one.close}
+    if not thoughts or all(one.kind != "tool_call" for one in segments):
         return
     prompt = format_.prompt(ts.Request(conversation=ts.Conversation(items=[HELLO], tools=TYPED)), thinking=True)
     opened = [one for one in thoughts if prompt.text.rstrip().endswith(one.strip())]
     begun, thought = ("", thoughts[opened[0]]) if opened else next(iter(thoughts.items()))
-    if states.quoting(thought) is None:  # the closing may be another's, too
+    closings = [one.close.strip() for one in (turn, *segments, *(one.group for one in segments if one.group))]
+    if closings.count(thought.close.strip()) > 1:  # it may be another's, too
         return
-    answer = states.layout.places["assistant"]
     written = called(format_, [ts.ToolCall(name="get_weather", arguments='{"city": "Paris"}')])
-    closings = {one.close.strip() for one in states.places}
-    for end in (*states.strangers, states.turn.close.strip(), *prompt.stops):
-        written = written.partition(end)[0] if end and end not in closings else written
+    others = [one.open.strip() for one in format_.document.turns]
+    for end in (*others, format_.document.end.strip(), turn.close.strip(), *prompt.stops):
+        written = written.partition(end)[0] if end and end not in (one.close.strip() for one in segments) else written
     counts = [] if written.startswith("```") else ["Paris"]
-    joint = f"{thought.close}{states.joint('thinking', 'assistant')}{answer.open}{answer.head_end}"
+    answer = format_.document.segment("assistant")
+    joints = {**format_.document.also_joined, **format_.document.joints}
+    joint = f"{thought.close}{joints.get(('thinking', 'assistant'), '')}{answer.open}{answer.head_end}"
     for behind, expected in ((f" there.{joint}Hi.", []), ("", counts)):
         text = f"{begun}I write\n\n{written}{behind}"
         whole = check_events(events_behind(prompt, [text]), text)

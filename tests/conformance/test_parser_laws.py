@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import turnscript as ts
 from tests import corpora
+from tests.conformance.contents import escaped
 from tests.conformance.examples import fewer
 from tests.growth import assert_grows_below
 from tests.strategies import conversations, text
@@ -20,10 +21,6 @@ from turnscript.core.conversation import Dropped
 from turnscript.core.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, raw_text
 from turnscript.core.json_spelling import shown_items
 from turnscript.core.json_text import json_of
-from turnscript.engine.layout import document_literals, layout_of
-from turnscript.engine.prompt import Prompt
-from turnscript.engine.states import model_turn
-from turnscript.formats.format import Format
 
 FEWER = fewer()
 MODELS = (ts.Assistant, ts.Thinking, ts.ToolCall)
@@ -33,13 +30,13 @@ WEATHER = ts.Tool(
 
 
 def events_of(
-    format_: Format, request: ts.Request, pieces: list[str] | list[bytes], thinking: bool | None = False
+    format_: ts.Format, request: ts.Request, pieces: list[str] | list[bytes], thinking: bool | None = False
 ) -> list[Event]:
     """All events of an answer in pieces."""
     return events_behind(format_.prompt(request, thinking=thinking), pieces)
 
 
-def events_behind(prompt: Prompt, pieces: list[str] | list[bytes]) -> list[Event]:
+def events_behind(prompt: ts.Prompt, pieces: list[str] | list[bytes]) -> list[Event]:
     """All events of an answer to a prompt, each with a parser of its own."""
     parser = prompt.parser()
     return [event for piece in pieces for event in parser.feed(piece)] + parser.close()
@@ -104,7 +101,7 @@ def answers(request: ts.Request) -> Iterator[tuple[ts.Request, list[ts.Item]]]:
         start = end + 1
 
 
-def written_by_model(format_: Format, asked: ts.Request, items: list[ts.Item]) -> str | None:
+def written_by_model(format_: ts.Format, asked: ts.Request, items: list[ts.Item]) -> str | None:
     """What the model writes for these items; None where they do not follow the prompt in one turn."""
     if says_no_thought(format_) and any(isinstance(item, ts.Thinking) for item in items):
         return None
@@ -122,19 +119,19 @@ def written_by_model(format_: Format, asked: ts.Request, items: list[ts.Item]) -
     return written if written.startswith(opening) else None
 
 
-def begun_opening(format_: Format) -> str:
+def begun_opening(format_: ts.Format) -> str:
     """What a prompt for an answer ends with of a text's opening: all of it, or its beginning."""
     opening, begun = format_.document.segment("assistant"), format_.document.generation.answer_prefill
     return f"{opening.open}{opening.head_end}" if begun is None else begun
 
 
-def behind_thought(format_: Format, items: Iterable[ts.Item], written: str) -> str:
+def behind_thought(format_: ts.Format, items: Iterable[ts.Item], written: str) -> str:
     """What the model writes where every prompt begins a thought: the rest of it, or its end, and then what it says."""
     prefill, over = format_.document.generation.prefill, ends_thought(format_, items)
     return written.removeprefix(prefill) if over and written.startswith(prefill) else f"{over}{written}"
 
 
-def ends_thought(format_: Format, items: Iterable[ts.Item]) -> str:
+def ends_thought(format_: ts.Format, items: Iterable[ts.Item]) -> str:
     """What a model writes before items where every prompt begins a thought: the end of one that says nothing, and what
     joins the two; or only that, where a prompt ends with an empty thought."""
     document, thought = format_.document, format_.document.segment("thinking") if format_.features.thinking else None
@@ -147,13 +144,13 @@ def ends_thought(format_: Format, items: Iterable[ts.Item]) -> str:
     return joint if prefill.endswith(thought.close.strip()) else ""
 
 
-def as_past(format_: Format, prompt: str) -> str:
+def as_past(format_: ts.Format, prompt: str) -> str:
     """A prompt without the thought that it writes or begins, and past turns do not have."""
     writes = says_no_thought(format_) or bool(ends_thought(format_, [ts.Assistant()]))
     return prompt.removesuffix(format_.document.generation.prefill) if writes else prompt
 
 
-def says_no_thought(format_: Format) -> bool:
+def says_no_thought(format_: ts.Format) -> bool:
     """Whether a prompt for an answer without a thought writes an empty one, and past turns do not have it."""
     segments = [segment for turn in format_.document.turns for segment in turn.segments]
     closings = tuple(one.close.strip() for one in segments if one.kind == "thinking" and one.close)
@@ -261,7 +258,7 @@ def test_the_next_prompt_begins_with_this_one_and_its_answer(format_name: str, n
 def test_a_request_that_grows_behind_its_prompt_changes_no_later_one(format_name: str, goes_on: bool) -> None:
     """A loop keeps its items in the request, and puts each answer there before it goes on, or behind."""
     results: list[ts.Item] = [ts.ToolResult(content=[ts.Text(text="rain")]), ts.User(content=[ts.Text(text="Thanks")])]
-    longer: list[Prompt | None] = []
+    longer: list[ts.Prompt | None] = []
     for grows in (False, True):
         items: list[ts.Item] = [ts.User(content=[ts.Text(text="Hi")])]
         items += [ts.Assistant(content=[ts.Text(text="Well")], open=True)] * goes_on
@@ -278,12 +275,12 @@ def test_a_request_that_grows_behind_its_prompt_changes_no_later_one(format_name
     assert (apart.text, apart.spans, apart.losses) == (grown.text, grown.spans, grown.losses)
 
 
-def after_opening(format_: Format, written: str) -> str:
+def after_opening(format_: ts.Format, written: str) -> str:
     """What the model writes behind the opening that the prompt ends in, if it ends in one."""
     return written.removeprefix(begun_opening(format_))
 
 
-def opens_text(format_: Format) -> str:
+def opens_text(format_: ts.Format) -> str:
     """What a model writes of a text's opening, where a prompt writes no more than the beginning of it."""
     opening, begun = format_.document.segment("assistant"), format_.document.generation.answer_prefill
     return f"{opening.open}{opening.head_end}".removeprefix(begun) if begun else ""
@@ -294,11 +291,11 @@ def said(items: list[ts.Item]) -> list[str]:
     return [content for content in map(content_of, items) if content.strip()]
 
 
-def is_one_turn(format_: Format, items: list[ts.Item]) -> bool:
+def is_one_turn(format_: ts.Format, items: list[ts.Item]) -> bool:
     """Whether the items are one turn of the model, which an answer is."""
     kinds = [item.kind for item in items]
     joints = format_.document.joints
-    if not joints and not model_turn(format_.document).speaks:  # a turn for each, of which an answer may be several
+    if not joints and not format_.document.model_turn.speaks:  # a turn for each, of which an answer may be several
         joints = dict.fromkeys([("thinking", "assistant"), ("thinking", "tool_call"), ("tool_call", "tool_call")], "")
     return all(pair in joints for pair in itertools.pairwise(kinds)) and not items[-1].open
 
@@ -326,10 +323,11 @@ def test_a_prompt_that_forces_a_call_is_a_call_that_has_begun(format_name: str, 
         assert ("get_weather", {"city": "Tokyo"}) == (back.name, json.loads(back.arguments))
 
 
-def pieces_of(format_: Format) -> list[str]:
+def pieces_of(format_: ts.Format) -> list[str]:
     """The format's own literals, whole and broken, and what stands between them."""
-    literals = [literal.strip() for literal in document_literals(format_.document) if literal.strip()]
-    lines = [line for line in {place.body.next_text for place in layout_of(format_.document).places.values()} if line]
+    literals = [literal.strip() for literal in format_.document.literals if literal.strip()]
+    segments = [one for turn in format_.document.turns for one in turn.segments]
+    lines = [line for line in sorted({one.body.next_text for one in segments}) if line]
     tokens = list(dict.fromkeys([*format_.special_tokens, *literals]))
     halves = [token[: len(token) // 2] for token in tokens if len(token) > 1]
     json_text = ['{"name": "get_weather", "arguments": {"city": "Tokyo"}}', '{"city": "To', '"}', "{", "}", "[1]"]
@@ -475,14 +473,17 @@ def test_a_stop_string_that_may_begin_inside_an_escape_leaves_the_escape_whole(f
     """What waits for the rest of the stop string does not cut an escaped tag in two, which nobody would undo then."""
     format_ = ts.get_format(format_name)
     request = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")])]))
-    for lead, names in layout_of(format_.seen).places["assistant"].escape.rules:
-        for name in names:
-            written = f"so {lead}\\\\{name} and {lead}\\{name}"
-            for begun in {name[-1:], name[-2:], name, f"\\{name}"}:
-                request.settings.stop = [f"{begun}!?"]
-                whole = check_events(events_of(format_, request, [written]), written)
-                assert [f"so {lead}\\{name} and {lead}{name}"] == contents_of(whole.items[0])
-                assert whole == check_events(events_of(format_, request, list(written)), written)
+    tags = list(filter(format_.protects, [*format_.special_tokens, *(one.strip() for one in format_.seen.literals)]))
+    broken = [
+        one.partition("\\") for tag, one in zip(tags, escaped(format_, tags), strict=True) if one.count("\\") == 1
+    ]
+    for lead, _, name in dict.fromkeys(broken):
+        written = f"so {lead}\\\\{name} and {lead}\\{name}"
+        for begun in {name[-1:], name[-2:], name, f"\\{name}"}:
+            request.settings.stop = [f"{begun}!?"]
+            whole = check_events(events_of(format_, request, [written]), written)
+            assert [f"so {lead}\\{name} and {lead}{name}"] == contents_of(whole.items[0])
+            assert whole == check_events(events_of(format_, request, list(written)), written)
 
 
 SHAPES: dict[str, Callable[[int], str]] = {
@@ -491,7 +492,7 @@ SHAPES: dict[str, Callable[[int], str]] = {
     "blank lines": lambda n: "\n" * (n * 2),
     "backslashes": lambda n: "<" + "\\" * n,
 }
-CALLED: dict[str, Callable[[Format, int], str]] = {
+CALLED: dict[str, Callable[[ts.Format, int], str]] = {
     "one argument": lambda f, n: calls_text(f, 1, "x" * (n * 4)),
     "many parameters": lambda f, n: calls_text(f, 1, '", "'.join(f'x", "key{at}": "y' for at in range(n // 8))),
     "many calls": lambda f, n: calls_text(f, n // 32, "x"),
@@ -499,13 +500,19 @@ CALLED: dict[str, Callable[[Format, int], str]] = {
 }
 
 
-def opening_of(format_: Format, kind: str) -> str:
+def begins_call(format_: ts.Format) -> str:
+    """What calls of the format's own begin with, without white space around it."""
+    call = format_.document.segment("tool_call")
+    return ((call.group.open if call.group else "") or call.open or call.body.begins).strip()
+
+
+def opening_of(format_: ts.Format, kind: str) -> str:
     """How a segment of a kind begins."""
     segment = format_.document.segment(kind)
     return (segment.group.open if segment.group else "") + segment.open
 
 
-def calls_text(format_: Format, count: int, city: str) -> str:
+def calls_text(format_: ts.Format, count: int, city: str) -> str:
     """What a model writes for `count` calls."""
     items: list[ts.Item] = [ts.ToolCall(name="get_weather", arguments=f'{{"city": "{city}"}}') for _ in range(count)]
     asked = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")])], tools=[WEATHER]))
@@ -514,7 +521,7 @@ def calls_text(format_: Format, count: int, city: str) -> str:
     return str(format_.render(whole).value)[len(before) :]
 
 
-def check_linear(format_name: str, written: Callable[[Format, int], str]) -> None:
+def check_linear(format_name: str, written: Callable[[ts.Format, int], str]) -> None:
     """F7: four times the text takes less than ten times as long, in pieces of three characters."""
     format_ = ts.get_format(format_name)
     request = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")])], tools=[WEATHER]))

@@ -5,10 +5,8 @@ import itertools
 import pytest
 
 import turnscript as ts
+from tests.conformance.contents import Said, escaped
 from turnscript.core.events import PartDelta, raw_text
-from turnscript.engine.layout import Place, document_literals, layout_of
-from turnscript.engine.parse import TurnParser
-from turnscript.formats.format import Format
 
 TAILS = [
     "```json\n",
@@ -30,7 +28,7 @@ GENERATED = ['{"a": 1}', "b>7</b>", "x", "1\n2", "\\x", "字👍", "7 <"]
 TOOL = ts.Tool(name="f")
 
 
-def read(parser: TurnParser, pieces: list[str]) -> list[str]:
+def read(parser: ts.TurnParser, pieces: list[str]) -> list[str]:
     """The texts of an answer in pieces. Every character that was generated is on one event."""
     events = [event for piece in pieces for event in parser.feed(piece)] + parser.close()
     assert "".join(pieces) == raw_text(events)
@@ -47,15 +45,17 @@ def asked(tail: str) -> ts.Request:
     return ts.Request(conversation=ts.Conversation(items=items, tools=[TOOL]))
 
 
-def begun(format_: Format, kind: str) -> tuple[Place, str]:
-    """A text of a kind that stands open, with what opens it."""
-    place = layout_of(format_.document).places[kind]
-    return place, f"{place.open}{place.head_end}"
+def opening_of(format_: ts.Format, kind: type[Said]) -> str:
+    """What opens a text of a kind. Of several kinds of thought it is the last that a prompt opens unasked."""
+    turn = format_.document.model_turn
+    segment = [one for one in turn.segments if one.kind == kind.kind][-1]
+    return f"{segment.open}{segment.head_end}"
 
 
-def texts(format_: Format) -> list[tuple[Place, str]]:
+def texts(format_: ts.Format) -> list[tuple[type[Said], str]]:
     """An answer, and a thought where the format has any, that stand open, with what opens each."""
-    return [begun(format_, kind) for kind in ("assistant", *["thinking"][: format_.features.thinking])]
+    kinds: list[type[Said]] = [ts.Assistant, ts.Thinking] if format_.features.thinking else [ts.Assistant]
+    return [(kind, opening_of(format_, kind)) for kind in kinds]
 
 
 @pytest.mark.parametrize("tail", TAILS)
@@ -70,7 +70,7 @@ def test_an_answer_is_what_was_generated_after_any_prefill(format_name: str, tai
 def test_half_a_literal_in_a_prefill_is_not_of_the_answer(format_name: str) -> None:
     """However much of a literal the prompt ends in, what makes it none is all that was generated."""
     format_ = ts.get_format(format_name)
-    literals = [literal for literal in document_literals(format_.seen) if literal.strip()]
+    literals = [literal for literal in format_.seen.literals if literal.strip()]
     for (_, opening), literal in itertools.product(texts(format_), literals):
         for end in range(1, len(literal)):
             prefill = f"{opening}I see{literal[:end]}"
@@ -83,24 +83,24 @@ def test_half_a_literal_in_a_prefill_is_not_of_the_answer(format_name: str) -> N
 def test_an_escape_across_the_end_of_a_prefill_is_removed_once(format_name: str) -> None:
     """The backslash of an escaped tag is taken from the part in which it stands, and from no other."""
     format_ = ts.get_format(format_name)
-    literals = [literal for literal in document_literals(format_.seen) if literal.strip()]
-    for (place, opening), literal in itertools.product(texts(format_), literals):
-        escaped = place.escape.apply(f"\\{literal.strip()}!")
-        if escaped.count("\\") != 2:
-            continue
-        at = escaped.rfind("\\")
-        for end in range(1, len(escaped)):
-            rest = escaped[end:] if end > at else escaped[end:at] + escaped[at + 1 :]
-            for pieces in ([escaped[end:]], list(escaped[end:])):
-                prefill = f"{opening}a {escaped[:end]}"
-                assert [rest] == read(format_.parser([], prefill=prefill), pieces), prefill
+    literals = [literal for literal in format_.seen.literals if literal.strip()]
+    for kind, opening in texts(format_):
+        for written in escaped(format_, [f"\\{literal.strip()}!" for literal in literals], kind):
+            if written.count("\\") != 2:
+                continue
+            at = written.rfind("\\")
+            for end in range(1, len(written)):
+                rest = written[end:] if end > at else written[end:at] + written[at + 1 :]
+                for pieces in ([written[end:]], list(written[end:])):
+                    prefill = f"{opening}a {written[:end]}"
+                    assert [rest] == read(format_.parser([], prefill=prefill), pieces), prefill
 
 
 @pytest.mark.about("calls")
 def test_what_begins_as_a_call_in_a_prefill_and_is_none_comes_back_without_it(format_name: str) -> None:
     """A call that began in the prompt and is none after all is text from where the model went on."""
     format_ = ts.get_format(format_name)
-    call = layout_of(format_.document).places["tool_call"].open.strip()
+    call = format_.document.segment("tool_call").open.strip()
     for (_, opening), end, rest in itertools.product(texts(format_), range(1, len(call)), ('{"nam', "7!")):
         generated = call[end:] + rest
         for pieces in ([generated], list(generated)):
@@ -141,7 +141,7 @@ def test_a_stop_of_the_clients_may_stand_in_what_opens_a_thought(format_name: st
     format_ = ts.get_format(format_name)
     request = asked("x")
     request.conversation.items = request.items[:1]
-    opening = begun(format_, "thinking")[1]
+    opening = opening_of(format_, ts.Thinking)
     for stop in {opening[:1], opening[:3], opening.strip()[-1:]}:
         request.settings.stop = [stop]
         prompt = format_.prompt(request, thinking=True)

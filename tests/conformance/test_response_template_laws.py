@@ -8,8 +8,6 @@ import turnscript as ts
 from tests import corpora, hfresponses
 from tests.conformance.test_parser_laws import as_past
 from tests.templates import Body, chat, parsed, with_objects
-from turnscript.engine.states import model_turn
-from turnscript.formats.format import Format
 
 # What the lists of losses name: tags in texts, which are protected; calls that are none; a fence inside an argument.
 ODD = ("hostile", "arguments_invalid", "arguments_fence", "markdown_fenced", "thinking_tags", "thinking_kinds")
@@ -34,17 +32,17 @@ def asked(name: str) -> list[tuple[Body, Body, dict[str, Any]]]:
     return [] if name.startswith((*ODD, *TAGS)) else list(answers(chat(corpora.load(name))))
 
 
-def generated(format_: Format, before: Body, whole: Body) -> tuple[str, str] | None:
+def generated(format_: ts.Format, before: Body, whole: Body) -> tuple[str, str] | None:
     """The prompt, and what a model wrote behind it: one turn. None where the prompt is not how the whole begins."""
     prompt = as_past(format_, format_.prompt(parsed(before), thinking=False).text)
     text = "".join([span.text for span in format_.spans(parsed(whole))])
-    ends = {one.strip() for one in (format_.stops[0], model_turn(format_.document).close) if one.strip()}
+    ends = {one.strip() for one in (format_.stops[0], format_.document.model_turn.close) if one.strip()}
     if not text.startswith(prompt) or any(text.count(end, len(prompt)) > 1 for end in ends):
         return None
     return prompt, text[len(prompt) :]
 
 
-def kinds(format_: Format) -> set[str]:
+def kinds(format_: ts.Format) -> set[str]:
     return {segment.kind for turn in format_.document.turns for segment in turn.segments}
 
 
@@ -75,7 +73,7 @@ def as_text(value: Any) -> Any:
     return {key: one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for key, one in value.items()}
 
 
-def check(format_: Format) -> int:
+def check(format_: ts.Format) -> int:
     """Read all answers of the corpus; returns how many there were."""
     spec, shown, count = format_.response_template().value, kinds(format_), 0
     for name in corpora.names():

@@ -20,9 +20,7 @@ from tests.conformance.habits import keeps
 from tests.conformance.test_parser_laws import answers, written_by_model
 from tests.conformance.test_replay_laws import answered, following_of, request
 from tests.strategies import conversations
-from turnscript.engine.prompt import Prompt
-from turnscript.engine.spans import Span
-from turnscript.formats.format import VIEWS, Format
+from turnscript.formats.format import VIEWS
 
 FEWER = fewer()
 Choice = Callable[[int], bool]
@@ -33,7 +31,7 @@ EVERY: dict[str, Choice] = {
 }
 
 
-def variants_of(format_: Format) -> Iterator[Format]:
+def variants_of(format_: ts.Format) -> Iterator[ts.Format]:
     """The format and all its variants."""
     yield format_
     yield from map(format_.variant, format_.variants)
@@ -48,19 +46,19 @@ def the_long_way(asked: ts.Request, chosen: Choice) -> ts.Request:
     return replace(asked, conversation=replace(asked.conversation, items=items))
 
 
-def written(format_: Format, asked: ts.Request, view: str) -> tuple[list[Span], list[ts.Loss]]:
+def written(format_: ts.Format, asked: ts.Request, view: str) -> tuple[list[ts.Span], list[ts.Loss]]:
     """The spans that are not empty, and what is lost, in an order that does not hang on when it is looked for."""
     out = format_.write(asked, view=view)
     losses = sorted(out.all_losses(), key=lambda loss: (loss.path, loss.kind, loss.detail))
     return [span for span in out.spans if span.text], losses
 
 
-def characters(spans: Sequence[Span]) -> list[tuple[str, bool, bool, int]]:
+def characters(spans: Sequence[ts.Span]) -> list[tuple[str, bool, bool, int]]:
     """Each character, with what its span says of it."""
     return [(one, span.control, span.trainable, span.item) for span in spans for one in span.text]
 
 
-def owners(spans: Sequence[Span]) -> tuple[str, list[tuple[bool, bool, int]]]:
+def owners(spans: Sequence[ts.Span]) -> tuple[str, list[tuple[bool, bool, int]]]:
     """The text, and what the spans say of each character."""
     said: list[tuple[bool, bool, int]] = []
     for span in spans:
@@ -164,7 +162,7 @@ def test_what_an_item_says_beside_its_text_changes_nothing_before_it(format_name
             assert (name, at, said[:same]) == (name, at, of_changed[:same])
 
 
-def extensions(format_: Format, name: str) -> Iterator[tuple[Prompt, ts.Response, list[ts.Item], ts.Request]]:
+def extensions(format_: ts.Format, name: str) -> Iterator[tuple[ts.Prompt, ts.Response, list[ts.Item], ts.Request]]:
     """Of a conversation, the prompt of each turn of the model, what it answered, what follows, and what was asked."""
     whole = corpora.load(name)
     for asked, items in answers(whole):
@@ -213,7 +211,7 @@ def test_what_ends_a_turn_that_was_generated_is_the_models_as_where_it_is_render
             assert (name, _trainable(rendered.spans)[cut:]) == (name, _trainable(longer.spans)[cut:])
 
 
-def _trainable(spans: Sequence[Span]) -> list[tuple[str, bool]]:
+def _trainable(spans: Sequence[ts.Span]) -> list[tuple[str, bool]]:
     return [(one, trainable) for one, _, trainable, _ in characters(spans)]
 
 

@@ -17,8 +17,6 @@ from tests import corpora
 from tests.conformance.examples import fewer
 from tests.strategies.conversations import plain_requests
 from turnscript.core.json_text import has_escapes, is_json, is_object, with_characters
-from turnscript.engine.layout import layout_of
-from turnscript.engine.states import model_turn
 
 FEWER = fewer()
 FORMATS = [*ts.formats(), *ts.model_formats()]
@@ -83,10 +81,6 @@ def asked(call: str = CALL, result: str = RESULT, schema: str = SCHEMA) -> ts.Re
     return ts.Request(conversation=ts.Conversation(items, tools))
 
 
-def shows_calls(format_: ts.Format) -> bool:
-    return ts.ToolCall.kind in layout_of(format_.document).places
-
-
 def written(format_: ts.Format, request: ts.Request) -> tuple[object, ...]:
     """All that a model may get of it, and what is told to be lost."""
     prompt, rendered = format_.prompt(request), format_.render(request, view="prompt")
@@ -116,7 +110,7 @@ def test_no_prompt_spells_a_character_as_an_escape(name: str) -> None:
     format_ = ts.get_format(name)
     text = format_.prompt(respelled(asked(), escaped)).text
     assert "\\u" not in text
-    assert (PLACES in text) == shows_calls(format_)
+    assert (PLACES in text) == format_.features.calls
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -130,9 +124,9 @@ def test_a_longer_prompt_has_no_escapes_and_what_the_model_wrote_has_its_own(nam
     whole = "".join([span.text for span in shown[: max(at for at, span in enumerate(shown) if text in span.text) + 1]])
     said = whole.removeprefix(first.text)
     if said == whole:  # the prompt opens what such an answer does not have, such as an empty thought
-        opening = model_turn(format_.document).open
+        opening = format_.document.model_turn.open
         said = whole[whole.rindex(opening) + len(opening) :] if opening in whole else text
-    thought = layout_of(format_.document).places.get("thinking")
+    thought = format_.document.segment("thinking") if format_.features.thinking else None
     if thought is not None and first.prefill.endswith(thought.open):  # the prompt opens a thought of every answer
         said = f"{thought.close}{format_.document.joints['thinking', 'assistant']}{said}"
     parser = first.parser()
@@ -142,7 +136,7 @@ def test_a_longer_prompt_has_no_escapes_and_what_the_model_wrote_has_its_own(nam
     assert longer is not None
     assert plain is not None
     assert longer.text.startswith(first.text + said)
-    assert (PLACES in longer.suffix) == shows_calls(format_)
+    assert (PLACES in longer.suffix) == format_.features.calls
     assert "\\u" not in longer.suffix
     assert plain.text == longer.text
 

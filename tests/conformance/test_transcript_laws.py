@@ -14,10 +14,9 @@ from hypothesis import example, given, note, settings
 from hypothesis import strategies as st
 
 import turnscript as ts
+from tests.conformance.contents import escaped
 from tests.strategies import altered
 from turnscript.core.json_text import Json, compact, is_json, json_of
-from turnscript.engine.layout import document_literals, layout_of
-from turnscript.formats.format import Format
 
 assert settings.default is not None
 FEWER = settings(max_examples=max(1, settings.default.max_examples // 8))
@@ -72,7 +71,7 @@ def writes_json(name: str) -> bool:
     return all([*altered.objects(str(ts.get_format(name).render(one).value))] for one in (SPOKEN, TWICE))
 
 
-def without_turns(format_: Format, transcript: str) -> str:
+def without_turns(format_: ts.Format, transcript: str) -> str:
     """A transcript without the literals of turns: what is understood in one turn may be written in two."""
     for turn in format_.document.turns:
         groups = [one.group for one in turn.segments if one.group is not None]
@@ -81,7 +80,7 @@ def without_turns(format_: Format, transcript: str) -> str:
     return transcript
 
 
-def check(format_: Format, transcript: str) -> ts.Request | None:
+def check(format_: ts.Format, transcript: str) -> ts.Request | None:
     """A transcript is refused, or all of it is in the conversation or in the report. Gives it where nothing is lost."""
     try:
         request = format_.parse(transcript)
@@ -208,7 +207,7 @@ def test_a_transcript_that_ends_in_its_first_turn_is_written_again(name: str) ->
         assert request is None or format_.render(request).value == whole[:end] or format_.document.flattened
 
 
-def written(format_: Format, *items: ts.Item) -> str:
+def written(format_: ts.Format, *items: ts.Item) -> str:
     """A document without its end, so that more can follow."""
     return str(format_.render(request_of(*items)).value).removesuffix(format_.document.end)
 
@@ -246,8 +245,8 @@ def test_a_transcript_without_a_label_is_read_as_its_format_reads_it_or_refused(
             assert _without_empty(format_.parse(text)) == _without_empty(ts.parse(text))
 
 
-CONTROLS = sorted({one.strip() for name in NAMES for one in document_literals(ts.get_format(name).document)})
-ESCAPED = [layout_of(ts.get_format(name).document).escape.apply(one) for name in NAMES for one in CONTROLS]
+CONTROLS = sorted({one.strip() for name in NAMES for one in ts.get_format(name).document.literals})
+ESCAPED = [one for name in NAMES for one in escaped(ts.get_format(name), CONTROLS)]
 PIECES = st.sampled_from([*CONTROLS, '{"name":', '[{"name": "f"}]', "x", "\n"]) | st.sampled_from(sorted({*ESCAPED}))
 
 
@@ -288,8 +287,7 @@ def test_a_closing_that_is_missing_is_told_or_refused(name: str) -> None:
     Openings that are people's words, which no escape protects, may stand in any text.
     """
     format_ = ts.get_format(name)
-    escape = layout_of(format_.document).escape
-    words = any(turn.open and escape.apply(turn.open) == turn.open for turn in format_.document.turns)
+    words = any(turn.open and not format_.protects(turn.open) for turn in format_.document.turns)
     speakers: list[ts.Item] = [ts.User(content=said("Hello")), ts.Assistant(content=said("Hi"))]
     text = str(format_.render(ts.Request(conversation=ts.Conversation(items=speakers * 2))).value)
     whole = format_.parse(text)
@@ -359,13 +357,13 @@ def test_an_answer_that_has_begun_goes_on_where_its_prompt_ends(
     assert (format_.document.flattened and begun is ts.Assistant) or prompt.text == again.text
 
 
-def literals_of(format_: Format) -> list[str]:
+def literals_of(format_: ts.Format) -> list[str]:
     """Each line of a format's control literals."""
-    lines = (line.strip() for literal in document_literals(format_.document) for line in literal.split("\n"))
+    lines = (line.strip() for literal in format_.document.literals for line in literal.split("\n"))
     return list(dict.fromkeys(line for line in lines if line))
 
 
-def is_silent(format_: Format, transcript: str, changed: str) -> bool:
+def is_silent(format_: ts.Format, transcript: str, changed: str) -> bool:
     """Whether a changed transcript is read as it was before, without a word."""
     try:
         read = format_.parse(changed)
@@ -409,10 +407,10 @@ def test_a_closing_that_is_left_out_is_kept_told_or_refused(name: str) -> None:
     What says that there is no thought may be left out.
     """
     format_ = ts.get_format(name)
-    places = [*layout_of(format_.document).places.values()]
+    segments = [one for turn in format_.document.turns for one in turn.segments]
     tools = format_.document.tools_place
-    closings = {one.close for one in (*format_.document.turns, *places, *((tools,) if tools else ()))}
-    closings |= {place.segment.group.close for place in places if place.segment.group is not None}
+    closings = {one.close for one in (*format_.document.turns, *segments, *((tools,) if tools else ()))}
+    closings |= {one.group.close for one in segments if one.group is not None}
     for source in (SPOKEN, TWICE):
         transcript = str(format_.render(source).value)
         for literal in {one.strip() for one in closings} - {

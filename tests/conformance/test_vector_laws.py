@@ -12,8 +12,6 @@ from turnscript.convert.format_reference import has_thoughts
 from turnscript.convert.records import response_record
 from turnscript.convert.registry import model_formats
 from turnscript.core.events import fold
-from turnscript.engine.layout import layout_of
-from turnscript.formats.format import Format
 
 MEMBERS = ["case", "format", "request", "prompt", "stops", "text", "finish_reason", "answer"]
 ALWAYS = {"text", "several turns", "unicode", "tags in texts", "cut off"}
@@ -28,7 +26,7 @@ def vectors_of(name: str) -> list[dict[str, Any]]:
     return found
 
 
-def check(format_: Format, vector: dict[str, Any]) -> None:
+def check(format_: ts.Format, vector: dict[str, Any]) -> None:
     """What a vector says is what the product does, however the text is cut."""
     prompt = format_.prompt(ts.parse(json.dumps(vector["request"]), "openai-chat"))
     assert (vector["prompt"], vector["stops"]) == (prompt.text, prompt.stops)
@@ -52,7 +50,7 @@ def check_vectors(name: str) -> None:
     kinds = {item["type"] for vector in found for item in vector["answer"]["items"]}
     assert ALWAYS <= cases
     assert has_thoughts(format_) == ("thinking" in kinds)
-    calls = ts.ToolCall.kind in layout_of(format_.document).places
+    calls = format_.features.calls
     assert calls == ("tool_call" in kinds)
     if calls:
         assert {"unicode in arguments", "result", "several results"} & cases

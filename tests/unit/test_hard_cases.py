@@ -11,9 +11,6 @@ from tests import corpora
 from tests.conformance.test_parser_laws import check_events
 from turnscript.core.conversation import text_content
 from turnscript.core.events import PartDelta, raw_text
-from turnscript.engine.layout import document_literals
-from turnscript.engine.parse import TurnParser
-from turnscript.engine.prompt import Prompt
 
 CASES = corpora.hard_cases()
 
@@ -27,12 +24,12 @@ def request_of(case: corpora.HardCase) -> ts.Request:
     return request
 
 
-def prompt_of(case: corpora.HardCase) -> Prompt:
+def prompt_of(case: corpora.HardCase) -> ts.Prompt:
     """The prompt that the case's output answers."""
     return ts.get_format(case.format).prompt(request_of(case), thinking=case.thinking)
 
 
-def read(case: corpora.HardCase, prompt: Prompt, pieces: Sequence[str | bytes]) -> ts.Response:
+def read(case: corpora.HardCase, prompt: ts.Prompt, pieces: Sequence[str | bytes]) -> ts.Response:
     """The output in pieces, parsed as the answer to its prompt. No byte is lost, and what is told is what comes out."""
     parser = prompt.parser()
     events = [event for piece in pieces for event in parser.feed(piece)] + parser.close(case.finish)
@@ -95,7 +92,7 @@ def test_case_19_a_call_ends_an_unclosed_thought_and_a_fence_does_not(name: str)
         assert {("thinking",) if call.tentative else ("thinking", "tool_call")} == kinds
 
 
-def parser_of(name: str) -> TurnParser:
+def parser_of(name: str) -> ts.TurnParser:
     """The parser of an answer where one tool is offered."""
     asked = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")])]))
     asked.conversation.tools = [ts.Tool(name="f")]
@@ -105,7 +102,7 @@ def parser_of(name: str) -> TurnParser:
 @pytest.mark.parametrize("name", ts.formats())
 def test_case_4_what_is_no_tag_is_told_once_that_is_certain(name: str) -> None:
     """Never more is held back than a literal may still take, and what is told is never another text."""
-    longest = max(map(len, document_literals(ts.get_format(name).document)))
+    longest = max(map(len, ts.get_format(name).document.literals))
     parser = parser_of(name)
     prose = "\n\n".join(["if a < b and <b>c</b>, then </ and <my-tag>", "`<`, << and <|, [ and ```"] * 20)
     told, lead = "", parser.lead

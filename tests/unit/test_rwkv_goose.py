@@ -30,7 +30,6 @@ from tests.goose import (
     written,
 )
 from tests.strategies import conversations, text
-from turnscript.engine.layout import document_literals
 
 PROMPTS: list[dict[str, Any]] = json.loads((GOLDEN / "rwkv_goose" / "prompts.json").read_text())
 TOKEN_0 = "<|rwkv_tokenizer_end_of_text|>"
@@ -358,7 +357,7 @@ def test_an_answer_that_goes_on_has_no_white_space_at_its_end(one: str) -> None:
 def test_token_0_is_never_text(name: str) -> None:
     """R-G-18, R-G-19: it exists as an id only; whether it is prepended is up to who encodes."""
     format_ = ts.get_format(name)
-    assert not any(TOKEN_0 in literal for literal in document_literals(format_.document))
+    assert not any(TOKEN_0 in literal for literal in format_.document.literals)
     assert TOKEN_0 not in format_.special_tokens
     for conversation in ("c1", "c2", "c3"):
         asked = corpora.load(conversation)

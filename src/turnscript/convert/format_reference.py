@@ -32,7 +32,6 @@ from turnscript.core.losses import Loss
 from turnscript.core.presets import Preset, get_preset
 from turnscript.engine.correlate import shows
 from turnscript.engine.files import FileSequence, Fill
-from turnscript.engine.layout import document_literals
 from turnscript.engine.spans import Span, text_of_spans
 from turnscript.engine.table import Document
 from turnscript.engine.template.program import InvalidTemplate, TemplateRefused
@@ -434,7 +433,7 @@ def _growing(why_not: str) -> str:
 
 
 def _escapes(format_: Format) -> Iterator[Escaped]:
-    own = format_.special_tokens if format_.template is not None else document_literals(format_.document)
+    own = format_.special_tokens if format_.template is not None else format_.document.literals
     for literal in dict.fromkeys(literal.strip() for literal in own):
         texts: list[System | User | Assistant] = [kind(content=_text(literal)) for kind in (System, User, Assistant)]
         kinds: dict[str, list[str]] = {}

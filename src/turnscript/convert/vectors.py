@@ -32,7 +32,6 @@ from turnscript.core.errors import Unsupported
 from turnscript.core.events import fold
 from turnscript.core.json_text import Json, is_json, same
 from turnscript.engine.prompt import Prompt
-from turnscript.engine.states import model_turn
 from turnscript.engine.template.program import InvalidTemplate, TemplateRefused
 from turnscript.formats.format import Format
 
@@ -135,7 +134,7 @@ def _written(format_: Format, request: Request, prompt: Prompt, answer: Sequence
         if text.startswith(prompt.text):
             yield _stopped(text[len(prompt.text) :], prompt.stops)
         # A wish to think, or not to, may stand in the prompt alone, so that the two part before the turn is opened.
-        turn = model_turn(format_.document)
+        turn = format_.document.model_turn
         shared = next((at for at, (one, other) in enumerate(zip(before, text, strict=False)) if one != other), None)
         tail = text[min(len(before), len(text)) if shared is None else shared :]
         for opened in filter(None, (prompt.opened, f"{turn.open}{turn.head_end}")):

@@ -23,7 +23,7 @@ from turnscript.detection.learned_table import PLACEHOLDERS, Learned, learn
 from turnscript.detection.probes import TEXT, TEXT_CALL, TEXT_ONLY, THOUGHT, THOUGHT_CALL, TOOLS, Probe
 from turnscript.detection.trials import Render, Trial, Trials
 from turnscript.engine.jsoncalls import JsonCall
-from turnscript.engine.states import behind_opening, model_turn, no_thought
+from turnscript.engine.states import behind_opening, no_thought
 from turnscript.engine.table import Document
 from turnscript.formats.format import Format
 
@@ -173,7 +173,7 @@ def _unlike_in_calls(document: Document, written: str, strange: int) -> int:
 
     One without calls comes first too, if the template has every literal of it.
     """
-    call = next((one for one in model_turn(document).segments if one.kind == ToolCall.kind), None)
+    call = next((one for one in document.model_turn.segments if one.kind == ToolCall.kind), None)
     if call is None:
         return 2 if strange else 0
     opened = (call.open, call.group.open if call.group else "")
@@ -185,13 +185,13 @@ def _unlike_in_calls(document: Document, written: str, strange: int) -> int:
 
 def _inner_openings(name: str) -> list[str]:
     """Return what opens the model's blocks in a format whose turns have no opening of their own."""
-    blocks = model_turn(get_format(name).document).segments
+    blocks = get_format(name).document.model_turn.segments
     return [one.open.strip() for one in blocks if one.open.strip()]
 
 
 def foreign(document: Document, written: str) -> tuple[int, int]:
     """Count the literals of the model's turn: those that a template has nowhere and does not write, and the others."""
-    turn = model_turn(document)
+    turn = document.model_turn
     literals = [turn.open, turn.close, turn.no_thought]
     for segment in turn.segments:
         literals += [segment.open, segment.close, *segment.body.literals]
@@ -203,7 +203,7 @@ def foreign(document: Document, written: str) -> tuple[int, int]:
 
 def foreign_around(document: Document, written: str) -> int:
     """Count the literals around the other turns, and around what they say, that stand nowhere in a template."""
-    model = model_turn(document)
+    model = document.model_turn
     literals: list[str] = []
     for turn in document.turns:
         if turn is not model:
@@ -228,7 +228,7 @@ def _verdict(document: Document, probe: Probe, trial: Trial | None, trials: Tria
     if trial is None:
         reason = trials.refused.get(probe.shows, "")
         return Verdict(probe.shows, "refused", f"the template refuses this: {reason}")
-    turn = model_turn(document)
+    turn = document.model_turn
     inside = trial.opened(turn.open) if turn.open else None
     if inside is None and turn.open and not turn.behind and len(probe.before) == 1:
         return Verdict(probe.shows, "differs", f"no turn begins with {turn.open.strip()!r}")
@@ -275,13 +275,13 @@ def _expected(document: Document, probe: Probe, trial: Trial, trials: Trials, in
 
 def _knows(document: Document, end: str) -> bool:
     """Return whether a string that ends answers is one of the table's."""
-    ends = (model_turn(document).close, document.end, *document.generation.stops)
+    ends = (document.model_turn.close, document.end, *document.generation.stops)
     return any(end in one for one in ends)
 
 
 def _is_apart(document: Document, region: str, first: int, at: int) -> bool:
     """Return whether a place stands behind the end of the turn and the opening of the next one."""
-    opening = model_turn(document).open.strip()
+    opening = document.model_turn.open.strip()
     ends = [region.find(stop.strip(), first, at) for stop in document.generation.stops if stop.strip()]
     end = min((one for one in ends if one >= 0), default=-1)
     return bool(opening) and end >= 0 and region.find(opening, end, at) >= 0
@@ -344,7 +344,7 @@ def seed_of(document: Document, ahead: str) -> str | None:
 
     `ahead`: the end of a prompt, from the last content on. Its parser is `Format.parser(tools, prefill=seed)`.
     """
-    turn = model_turn(document)
+    turn = document.model_turn
     seed = behind_opening(turn, ahead)
     if seed is None:
         end = _behind(document, ahead)
@@ -355,7 +355,7 @@ def seed_of(document: Document, ahead: str) -> str | None:
 
 def _behind(document: Document, ahead: str) -> int:
     """Return how far what closes the turn before reaches, where an answer has no opening."""
-    turn = model_turn(document)
+    turn = document.model_turn
     closes = [one.close.strip() for one in document.turns if one.role in turn.behind and one.close.strip()]
     return max((ahead.rfind(close) + len(close) for close in closes if close in ahead), default=0)
 

@@ -23,7 +23,7 @@ from turnscript.engine.machine import IDENTIFIER, CallRules
 from turnscript.engine.names import name_line
 from turnscript.engine.recent import KB, MB, recent
 from turnscript.engine.scanner import overlap
-from turnscript.engine.states import Do, model_turn, states_of
+from turnscript.engine.states import Do, states_of
 from turnscript.engine.table import Document
 from turnscript.grammar.levels import end_levels
 from turnscript.grammar.nodes import (
@@ -428,7 +428,7 @@ def _apart(literal: str, close: str) -> str:
 
 def _within(document: Document, place: Place) -> tuple[str, ...]:
     """Return what no thought may hold, because something else begins there."""
-    actions = states_of(document, model_turn(document), False).text(place).scanner.actions
+    actions = states_of(document, document.model_turn, False).text(place).scanner.actions
     close = place.close.strip()
     known = (one for one, action in actions.items() if action.do not in (Do.AGAIN, Do.NEXT))
     found = sorted((one if one.endswith(close) else _apart(one, close) for one in known), key=len)

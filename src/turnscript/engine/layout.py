@@ -312,7 +312,7 @@ class Layout:
         """Return the place of a segment in a turn, the same one every time."""
         key = (id(turn), id(segment))
         if key not in self._made:
-            local = [literal for one in turn.segments if one.local for literal in segment_literals(one)]
+            local = [literal for one in turn.segments if one.local for literal in one.literals]
             own = self.escape.plus(*rules_of(local)) if local else self.escape
             if segment.protects:
                 own = own.plus(*segment.protects)
@@ -335,38 +335,6 @@ class Layout:
 def layout_of(document: Document, policy: str = AUTO) -> Layout:
     """Return the layout of a document under a policy for tags in texts, made once."""
     return Layout(document, policy)
-
-
-def segment_literals(segment: Segment) -> Iterator[str]:
-    """Give every literal of a segment."""
-    yield segment.open
-    yield segment.close
-    yield from segment.also_closed_by
-    yield from segment.body.literals
-    if segment.group:
-        yield segment.group.open
-        yield segment.group.close
-
-
-def document_literals(document: Document) -> Iterator[str]:
-    """Give every control literal of a document, white space around it included."""
-    yield document.start
-    yield document.end
-    for turn in document.turns:
-        yield turn.open
-        yield turn.no_thought
-        yield turn.close
-        for segment in turn.segments:
-            yield from segment_literals(segment)
-    for section in (document.metadata, document.tools):
-        if section:
-            yield from (section.open, section.close, *section.also_closed_by)
-    if document.tools_place:
-        yield from (document.tools_place.open, document.tools_place.close, *document.tools_place.body.literals)
-    if document.flags:
-        yield from document.flags.tags.values()
-    if document.files:
-        yield from document.files.literals
 
 
 def special_tokens(document: Document) -> list[str]:
@@ -410,14 +378,12 @@ def _written_tags(segment: Segment) -> Iterator[str]:
 
 
 def _global_literals(document: Document) -> Iterator[str]:
-    local = {
-        literal for turn in document.turns for one in turn.segments if one.local for literal in segment_literals(one)
-    }
+    local = {literal for turn in document.turns for one in turn.segments if one.local for literal in one.literals}
     if document.tools_place:
         local |= set(document.tools_place.body.literals)
     shared = {one.group for turn in document.turns for one in turn.segments if one.group}
     groups = {literal for group in shared for literal in (group.open, group.close)}
-    yield from (literal for literal in document_literals(document) if literal not in local or literal in groups)
+    yield from (literal for literal in document.literals if literal not in local or literal in groups)
     generation = document.generation
     for literal in (*generation.stops, *generation.stops_with_tools, *generation.stops_of_call):
         yield from tags_in(literal)  # what only stops a model is a tag, too, and so is what is read and never written
@@ -565,7 +531,7 @@ def marks_of(document: Document) -> frozenset[str]:
     """Return what only this format and those like it have. What is ordinary text elsewhere counts with what follows."""
     segments = [one for turn in document.known_turns for one in turn.segments]
     ordinary = {literal for one in segments if one.tentative for literal in (one.open, one.close)}
-    found = {literal.strip() for literal in document_literals(document) if literal not in ordinary}
+    found = {literal.strip() for literal in document.literals if literal not in ordinary}
     found |= {f"{one.open}{one.body.begins}".strip() for one in segments if one.tentative}
     found |= {turn.open.strip() for turn in document.known_turns}
     for close in {turn.close.strip() for turn in document.known_turns}:  # what stands before one may end a text
@@ -577,8 +543,8 @@ def marks_in(document: Document, text: str) -> frozenset[str]:
     """Return the marks of a format that stand in a text, a line of their own where they are one. A line before every
     closing of a turn is one, too."""
     found = {mark for mark in marks_of(document) if mark in text}
-    lines = {one.strip() for one in document_literals(document) if one.endswith("\n")}
-    lines -= {one.strip() for one in document_literals(document) if not one.endswith("\n")}
+    lines = {one.strip() for one in document.literals if one.endswith("\n")}
+    lines -= {one.strip() for one in document.literals if not one.endswith("\n")}
     found -= {mark for mark in found & lines if not re.search(rf"{re.escape(mark)}[ \t]*(?:\r?\n|\Z)", text)}
     for close in {turn.close.rstrip() for turn in document.turns}:
         core = close.lstrip()

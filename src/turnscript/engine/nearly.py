@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from turnscript.engine.escape import tags_in
-from turnscript.engine.layout import document_literals, layout_of, segment_literals
+from turnscript.engine.layout import layout_of
 from turnscript.engine.table import Document
 
 _CLOSE = 0.8
@@ -94,8 +94,8 @@ class _Tags(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _tags(document: Document) -> _Tags:
-    literals = [*document_literals(document), *_openings(document)]
-    literals += [one for turn in document.turns for segment in turn.also_read for one in segment_literals(segment)]
+    literals = [*document.literals, *_openings(document)]
+    literals += [one for turn in document.turns for segment in turn.also_read for one in segment.literals]
     tags = [tag for literal in literals for tag in tags_in(literal)]
     openings = {core: tag for tag in tags for closes, core in [_split(tag)] if not closes}
     closings = {core: tag for tag in tags for closes, core in [_split(tag)] if closes}

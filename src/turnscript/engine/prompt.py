@@ -42,7 +42,7 @@ from turnscript.engine.parse import TurnParser
 from turnscript.engine.render import Composer
 from turnscript.engine.replay import Generated, Replays, Strangers, kept, stranger_behind
 from turnscript.engine.spans import ITEM, TRAINABLE, Literal, Span, Writer
-from turnscript.engine.states import Calls, looks_for_names, model_turn, states_of
+from turnscript.engine.states import Calls, looks_for_names, states_of
 from turnscript.engine.system import unflagged
 from turnscript.engine.table import Document, Turn
 from turnscript.grammar.notations import writer_of
@@ -356,7 +356,7 @@ class Prompt:
         document = self._document
         names = _names(document, self.offered) if self.offered else ()
         calls: Calls = "any" if self.offered else "none"
-        states = states_of(document, model_turn(document), False, self.client_stops, calls, names)
+        states = states_of(document, document.model_turn, False, self.client_stops, calls, names)
         turn = TurnParser(states, self.offered, stops=self.stops, lead=self._missing or None)
         if self._seed:
             turn.seed(self._seed)
@@ -471,7 +471,7 @@ def bare_parser(
     offered = None if tools is None else declared(tools)
     names = _names(document, offered or ())
     calls: Calls = "tagged" if offered is None else "any" if offered else "none"
-    states = states_of(document, model_turn(document), False, tuple(stops), calls, names)
+    states = states_of(document, document.model_turn, False, tuple(stops), calls, names)
     turn = TurnParser(states, offered)
     turn.seed("" if prefill is None else prefill or answer_opening(document))
     return turn
@@ -480,14 +480,14 @@ def bare_parser(
 @lru_cache(maxsize=64)
 def _strangers(document: Document, calls: bool) -> Strangers:
     """Return what ends the model's turn and belongs to somebody else's. `calls`: whether tools are offered."""
-    literals = tuple(states_of(document, model_turn(document), False, (), "tagged" if calls else "none").strangers)
+    literals = tuple(states_of(document, document.model_turn, False, (), "tagged" if calls else "none").strangers)
     return Strangers(literals, tuple(map(str.strip, literals)))
 
 
 def _names(document: Document, offered: Iterable[str]) -> tuple[str, ...]:
     """Return the lines that may stand before a call, where a format names its tool there."""
     names = tuple(offered)
-    return tuple(map(name_line, names)) if names and looks_for_names(model_turn(document)) else ()
+    return tuple(map(name_line, names)) if names and looks_for_names(document.model_turn) else ()
 
 
 def begin_prompt(

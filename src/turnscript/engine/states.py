@@ -506,13 +506,6 @@ def looks_for_names(turn: Turn) -> bool:
     return any(segment.named or segment.lists_names for segment in (*turn.segments, *turn.also_read))
 
 
-@lru_cache(maxsize=64)
-def model_turn(document: Document) -> Turn:
-    """Return the turn that the model writes."""
-    kind = document.generation.kind
-    return next(turn for turn in document.turns if any(one.kind == kind for one in turn.segments))
-
-
 def behind_opening(turn: Turn, ahead: str) -> str | None:
     """Return what the end of a prompt holds of a turn, behind its opening; None where it does not open it."""
     core = turn.open.rstrip()
@@ -535,7 +528,6 @@ __all__ = [
     "States",
     "behind_opening",
     "looks_for_names",
-    "model_turn",
     "named_call",
     "no_thought",
     "states_of",

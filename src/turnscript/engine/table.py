@@ -180,6 +180,12 @@ class Segment(Struct, frozen=True):
         return not self.open and self.kind != ToolCall.kind
 
     @property
+    def literals(self) -> tuple[str, ...]:
+        """Return all its literals: its tags, those of its payload, and those of its group."""
+        group = (self.group.open, self.group.close) if self.group else ()
+        return (self.open, self.close, *self.also_closed_by, *self.body.literals, *group)
+
+    @property
     def lists_names(self) -> bool:
         """Return whether it is a list of calls whose bracket is ordinary text, but for the name of a tool behind it."""
         return self.tentative and self.group is not None
@@ -363,6 +369,27 @@ class Document(Struct, frozen=True):
     def known_turns(self) -> tuple[Turn, ...]:
         """Return every turn that a reader understands."""
         return (*self.turns, *self.also_read)
+
+    @property
+    def model_turn(self) -> Turn:
+        """Return the turn that the model writes."""
+        kind = self.generation.kind
+        return next(turn for turn in self.turns if any(one.kind == kind for one in turn.segments))
+
+    @property
+    def literals(self) -> tuple[str, ...]:
+        """Return every control literal, white space around it included."""
+        found = [self.start, self.end]
+        for turn in self.turns:
+            found += (turn.open, turn.no_thought, turn.close)
+            found += (literal for segment in turn.segments for literal in segment.literals)
+        for section in (self.metadata, self.tools):
+            found += (section.open, section.close, *section.also_closed_by) if section else ()
+        if self.tools_place:
+            found += (self.tools_place.open, self.tools_place.close, *self.tools_place.body.literals)
+        found += self.flags.tags.values() if self.flags else ()
+        found += self.files.literals if self.files else ()
+        return tuple(found)
 
     def segment(self, kind: str) -> Segment:
         """Return the segment of a kind of item."""

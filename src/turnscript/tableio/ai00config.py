@@ -32,7 +32,6 @@ from turnscript.core.json_text import json_of
 from turnscript.core.losses import Loss
 from turnscript.core.payloads import Rendered
 from turnscript.core.presets import Preset, Range, get_preset
-from turnscript.engine.states import model_turn
 from turnscript.engine.table import Document, Turn
 from turnscript.engine.template.program import InvalidTemplate, TemplateRefused
 from turnscript.formats.format import Format
@@ -109,7 +108,7 @@ def _opening(format_: Format, *, thinking: bool) -> str:
         prompt = format_.prompt(asked, thinking=thinking)
     except (Unsupported, TemplateRefused):
         return "" if not thinking else _opening(format_, thinking=False)
-    text, opening = prompt.text, model_turn(format_.document).open.strip()
+    text, opening = prompt.text, format_.document.model_turn.open.strip()
     if opening and opening in text:
         return text[text.rindex(opening) :]
     return text.removeprefix(format_.write(asked).text.removesuffix(format_.document.end)).lstrip()

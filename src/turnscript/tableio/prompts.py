@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping
 from msgspec.structs import replace
 
 from turnscript.engine.spans import flatten
-from turnscript.engine.states import model_turn
 from turnscript.engine.table import Document, Generation, Segment, ToolsPlace, Turn
 from turnscript.formats.format import Format
 from turnscript.tableio.probe import check_reading
@@ -79,7 +78,7 @@ def base_of(table: Table, known: Mapping[str, Format]) -> Format:
     prefix = next((text_at(table[key], table.at(key)) for key in (PREFIX, THINKING_PREFIX) if key in table), "")
     labelled = bool(prefix.strip()) and not prefix.lstrip().startswith(_OPENS_A_TAG)
     for name, format_ in known.items():
-        if name.startswith(_FAMILY) and labelled != bool(model_turn(format_.document).close):
+        if name.startswith(_FAMILY) and labelled != bool(format_.document.model_turn.close):
             return format_
     raise InvalidFormat(f"no format is called {_FAMILY}...: there is nothing to configure", path=SECTION)
 
@@ -89,7 +88,7 @@ def base_of(table: Table, known: Mapping[str, Format]) -> Format:
 
 def _names(table: Table, document: Document) -> dict[str, str]:
     """What roles are called, by role, where the section says."""
-    pattern, expected = _LABELS if not model_turn(document).close else _TAGS
+    pattern, expected = _LABELS if not document.model_turn.close else _TAGS
     given = {role: key for key, role in ROLES.items() if key in table}
     taken = {_name_in(turn): turn.role for turn in document.turns if turn.role not in given}
     found: dict[str, str] = {}
@@ -139,7 +138,7 @@ def _follower(document: Document, names: Mapping[str, str]) -> Callable[[str], s
 
 def _with_prefix(table: Table, document: Document, follow: Callable[[str], str]) -> Document:
     """What opens the model's turn. White space that the prefix leaves out is the model's to write."""
-    turn = model_turn(document)
+    turn = document.model_turn
     if PREFIX not in table:
         return document
     prefix = follow(text_at(table[PREFIX], table.at(PREFIX)))
@@ -183,7 +182,7 @@ def _thinking_prefill(table: Table, document: Document, follow: Callable[[str], 
         return document.generation.thinking_prefill
     path = table.at(THINKING_PREFIX)
     prefix = follow(text_at(table[THINKING_PREFIX], path))
-    turn = model_turn(document)
+    turn = document.model_turn
     thought = document.segment(document.generation.thinking_kind)
     opened, opening = f"{turn.open}{turn.lead}", f"{thought.open}{thought.head_end}"
     prefill = prefix.removeprefix(opened)

@@ -23,7 +23,7 @@ from turnscript.core.conversation import Item, Request, Thinking, Tool
 from turnscript.core.losses import Loss
 from turnscript.engine.escape import AUTO, POLICIES, Escape, Rule, rules_of, tags_in
 from turnscript.engine.layout import layout_of, special_tokens
-from turnscript.engine.states import behind_opening, model_turn, no_thought
+from turnscript.engine.states import behind_opening, no_thought
 from turnscript.engine.table import Document, Turn
 from turnscript.engine.template.arranging import ARRANGEMENTS
 from turnscript.engine.template.marks import split
@@ -186,7 +186,7 @@ class Template:
         found = [(lead, [rest for rest in rests if _WORD.search(rest)]) for lead, rests in rules_of(literals)]
         rules = [(lead, rests) for lead, rests in found if rests and lead != _FENCE]
         self._rules = (*layout_of(document).escape.rules, *rules, *self.traits.labels)
-        self._turn = model_turn(document)
+        self._turn = document.model_turn
         eos = self.tokens.get("eos_token", "")
         self.stops = (eos,) if eos else ()
         return replace(document, escape=Escape(*self._rules))
