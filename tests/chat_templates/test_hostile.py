@@ -1,11 +1,13 @@
 """Owns templates that mean harm: each ends soon, with an error that says why, and gets at nothing."""
 
+from pathlib import Path
 from time import perf_counter
 
 import pytest
 
-from turnscript.engine.template.meter import Limits
-from turnscript.engine.template.program import InvalidTemplate, Program, TemplateFailed, TemplateLimit
+import turnscript as ts
+from tests.chat_templates import reading_samples
+from tests.chat_templates.loading import loaded
 
 ENDLESS = {
     "loops in loops": "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
@@ -114,38 +116,42 @@ UNREADABLE = {
     "comparisons": "{{ [" + "a==b," * 10000 + "1] }}",
     "minus": "{{ " + "-" * 900 + "1 }}",
 }
-SOON = 6.0
+SOON = 12.0
 """Seconds: six times what is allowed, because the machine may have other things to do."""
+STOPPED = r"^.*my\.jinja(, line \d+)?: the template was stopped: it .*; use another template$"
 
 
 @pytest.mark.parametrize("source", [*ENDLESS.values(), *HUGE.values()], ids=[*ENDLESS, *HUGE])
-def test_what_would_not_end_or_not_fit_is_stopped(source: str) -> None:
+def test_what_would_not_end_or_not_fit_is_stopped(tmp_path: Path, source: str) -> None:
+    """Where it is loaded: nobody needs to know whether it would do better on other conversations."""
     begun = perf_counter()
-    with pytest.raises(TemplateLimit, match=r"^the chat template.*: the template was stopped: it .*\(Limits\)$"):
-        Program(source, limits=Limits(seconds=1.0)).render({"messages": []})
+    with pytest.raises(ts.InvalidInput, match=STOPPED) as caught:
+        loaded(tmp_path, source)
+    assert "template_limit" == caught.value.code
     assert perf_counter() - begun < SOON
 
 
 @pytest.mark.parametrize("source", NOSY.values(), ids=NOSY)
-def test_what_is_none_of_its_business_is_refused(source: str) -> None:
-    with pytest.raises(TemplateFailed):
-        Program(source).render({"messages": []})
+def test_what_is_none_of_its_business_is_refused(tmp_path: Path, source: str) -> None:
+    with pytest.raises(ts.InvalidInput, match=r"my\.jinja, line 1: .*the template fails on this conversation"):
+        loaded(tmp_path, source)
 
 
 @pytest.mark.parametrize("source", UNREADABLE.values(), ids=UNREADABLE)
-def test_what_is_too_large_to_be_compiled_is_refused(source: str) -> None:
+def test_what_is_too_large_to_be_compiled_is_refused(tmp_path: Path, source: str) -> None:
     begun = perf_counter()
-    with pytest.raises(InvalidTemplate):
-        Program(source)
+    with pytest.raises(ts.InvalidInput):
+        loaded(tmp_path, source)
     assert perf_counter() - begun < SOON
 
 
-def test_the_caller_says_how_much_is_allowed() -> None:
-    source = "{% for i in range(100) %}{{ i }}{% endfor %}"
-    assert 190 == len(Program(source, limits=Limits(steps=110)).render({}))
-    with pytest.raises(TemplateLimit, match="more than 90 steps"):
-        Program(source, limits=Limits(steps=90)).render({})
-    with pytest.raises(TemplateLimit, match="more than 100 characters"):
-        Program(source, limits=Limits(characters=100)).render({})
-    with pytest.raises(TemplateLimit, match="seconds"):
-        Program(source, limits=Limits(seconds=0.0)).render({})
+def test_what_does_not_end_on_one_conversation_alone_is_stopped_there(tmp_path: Path) -> None:
+    """And the next one is written as if nothing had been."""
+    endless = "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}"
+    rare = f"{{% if messages|length > 40 %}}{endless}{{% endif %}}"
+    format_ = loaded(tmp_path, rare + reading_samples.CHATML)
+    few, many = ([ts.User(content=[ts.Text(text="Hi")])] * count for count in (1, 50))
+    before = format_.prompt(ts.Request(conversation=ts.Conversation([*few]))).text
+    with pytest.raises(ts.InvalidInput, match=STOPPED):
+        format_.prompt(ts.Request(conversation=ts.Conversation([*many])))
+    assert before == format_.prompt(ts.Request(conversation=ts.Conversation([*few]))).text

@@ -4,18 +4,12 @@ import pytest
 
 import turnscript as ts
 from tests.chat_templates import reading_samples
+from tests.chat_templates.loading import reading_of
 from turnscript.convert.registry import load_formats
 from turnscript.core.conversation import ToolCall
-from turnscript.detection.reading_table import Reading, choose
-from turnscript.detection.trials import rendered_by
-from turnscript.engine.template.program import Program
 from turnscript.tableio import dump_format
 
 LEARNED = ("TEXT_ONLY", "JSON_IN_TAGS", "ARRAY", "NAMED", "NESTED_GROUP", "PARAMETERS", "TEXT_IN_TAGS", "ALWAYS_OPEN")
-
-
-def reading_of(source: str) -> Reading:
-    return choose(rendered_by(Program(source)), source)
 
 
 @pytest.mark.parametrize("name", LEARNED)

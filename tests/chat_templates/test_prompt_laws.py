@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 import turnscript as ts
 from tests.chat_templates.oracle import SAMPLES
-from turnscript.engine.replay import Replays
 
 PLACES = ("system", "user", "thought", "text", "value", "key", "result", "last", "question", "description", "property")
 CALL = "call12345"
@@ -156,7 +155,9 @@ def test_prompts_grow_by_what_was_generated(fmt: ts.Format) -> None:
         prompt = longer
 
 
-def check_history(fmt: ts.Format, request: ts.Request, replays: Replays, before: Any, raw: str) -> Any:
+def check_history(
+    fmt: ts.Format, request: ts.Request, replays: list[tuple[int, int, ts.Generated]], before: Any, raw: str
+) -> Any:
     """Hold that the template's own history begins with the prompt before, where the format does not say why not."""
     again = fmt.prompt(request, replays=replays)
     if not fmt.document.grows:

@@ -6,15 +6,10 @@ import pytest
 
 import turnscript as ts
 from tests.chat_templates import reading_samples
+from tests.chat_templates.loading import reading_of
 from turnscript.core.errors import InvalidInput
-from turnscript.detection.probes import PROBES, TEXT
-from turnscript.detection.reading_table import Reading, choose, seed_of
-from turnscript.detection.trials import Trials, rendered_by
-from turnscript.engine.template.program import Program
-
-
-def reading_of(source: str, likely: str | None = None) -> Reading:
-    return choose(rendered_by(Program(source)), source, likely=likely)
+from turnscript.detection.probes import PROBES
+from turnscript.detection.reading_table import seed_of
 
 
 def test_a_known_table_that_reads_all_is_taken() -> None:
@@ -25,12 +20,12 @@ def test_a_known_table_that_reads_all_is_taken() -> None:
 
 
 def test_between_equals_the_likely_one_is_taken() -> None:
-    assert "qwen25" == reading_of(reading_samples.CHATML, likely="qwen25").format.name
-    assert "hermes" == reading_of(reading_samples.CHATML, likely="hermes").format.name
+    assert "qwen25" == reading_of(reading_samples.CHATML, names=("qwen2.5-7b-instruct",)).format.name
+    assert "hermes" == reading_of(reading_samples.CHATML, names=("hermes-3-llama-3.1-8b",)).format.name
 
 
 def test_a_likely_table_that_reads_less_is_not_taken() -> None:
-    assert "llama31" != reading_of(reading_samples.CHATML, likely="llama31").format.name
+    assert "llama31" != reading_of(reading_samples.CHATML, names=("llama-3.1-8b-instruct",)).format.name
 
 
 def test_every_probe_has_a_verdict() -> None:
@@ -68,7 +63,7 @@ def test_what_a_template_has_a_place_for_is_found() -> None:
 @pytest.mark.parametrize("key", ["reasoning_content", "thinking", "reasoning"])
 def test_the_key_of_thoughts_is_found(key: str) -> None:
     source = reading_samples.JSON_IN_TAGS.replace("reasoning_content", key)
-    reading = choose(rendered_by(Program(source)), source)
+    reading = reading_of(source)
     assert (True, key) == (reading.exact, reading.thoughts)
 
 
@@ -94,12 +89,6 @@ def test_a_table_that_reads_otherwise_is_told_by_what_differs() -> None:
 def test_a_template_that_refuses_a_plain_conversation_is_an_error_with_its_words() -> None:
     with pytest.raises(InvalidInput, match="nothing is good enough"):
         reading_of(reading_samples.REFUSES)
-
-
-def test_an_opening_that_is_always_written_is_no_part_of_the_answer() -> None:
-    trials = Trials(rendered_by(Program(reading_samples.ALWAYS_OPEN)))
-    [first, *_] = [trial for _, trial in trials.all if trial is not None]
-    assert first.whole.rstrip().endswith(TEXT) or first.whole.endswith("<~/>\n")
 
 
 def test_the_seed_is_what_a_prompt_writes_of_the_turn() -> None:
@@ -131,5 +120,5 @@ def test_where_a_template_puts_the_parts_of_an_answer_is_told(source: str, sente
 
 def test_the_token_that_ends_answers_need_not_be_the_tables_own() -> None:
     source = reading_samples.CHATML.replace("{{ '<|im_end|>\\n' }}", "{{ eos_token + '\\n' }}")
-    reading = choose(rendered_by(Program(source), eos="<|over|>"), source, eos="<|over|>")
+    reading = reading_of(source, eos="<|over|>")
     assert (True, "") == (reading.exact, reading.learned)

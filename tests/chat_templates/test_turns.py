@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 import turnscript as ts
-from turnscript.engine.spans import Span
 
 FRAME = (
     "{%- for m in messages %}"
@@ -31,13 +30,13 @@ BRACKETS = (
 )
 
 
-def spans(folder: Path, template: str, *items: ts.Item) -> list[Span]:
+def spans(folder: Path, template: str, *items: ts.Item) -> list[ts.Span]:
     path = folder / "t.jinja"
     path.write_text(template)
     return ts.get_format(str(path)).spans(ts.Request(conversation=ts.Conversation(items=list(items))))
 
 
-def trained(found: list[Span]) -> str:
+def trained(found: list[ts.Span]) -> str:
     return "".join(span.text for span in found if span.trainable)
 
 

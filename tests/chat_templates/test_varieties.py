@@ -2,10 +2,8 @@
 
 import pytest
 
+from tests.chat_templates.loading import reading_of
 from tests.chat_templates.varieties import CALLS, FRAMES, THOUGHTS, template
-from turnscript.detection.reading_table import choose
-from turnscript.detection.trials import rendered_by
-from turnscript.engine.template.program import Program
 
 PAIRS = [
     *((frame, "none", calls) for frame in FRAMES for calls in CALLS),
@@ -17,7 +15,6 @@ PAIRS = [
 @pytest.mark.deep
 @pytest.mark.parametrize(("frame", "thought", "calls"), PAIRS)
 def test_what_is_written_in_any_marks_is_read_back(frame: str, thought: str, calls: str) -> None:
-    source = template(frame, thought, calls)
-    reading = choose(rendered_by(Program(source)), source)
+    reading = reading_of(template(frame, thought, calls))
     assert [] == [(one.probe, one.sentence) for one in reading.verdicts if one.result == "differs"]
     assert (thought != "none", calls != "none") == (reading.takes["thoughts"], reading.takes["calls"])

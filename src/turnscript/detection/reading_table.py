@@ -98,7 +98,6 @@ def choose(
     source: str = "",
     *,
     eos: str = "",
-    likely: str | None = None,
     own: Sequence[Format] = (),
     wishes: Sequence[Mapping[str, Any]] = (),
 ) -> Reading:
@@ -106,16 +105,15 @@ def choose(
 
     `render` is the template as a function of messages, tools and `add_generation_prompt`; it raises a TurnscriptError
     for what the template refuses. `source` is its text, if that is known. `eos`: the text of the token that ends
-    every answer, at which a server stops. `likely`: the name of the format that other signs speak for, which decides
-    between equals. `own`: formats to try before all others. `wishes`: variables by which the template is told whether
-    to think.
+    every answer, at which a server stops. `own`: formats to try before all others, also those for which other
+    signs speak. `wishes`: variables by which the template is told whether to think.
     Raises InvalidInput for a template that does not write the text of a plain conversation.
     """
     trials = Trials(render, source, eos=eos, wishes=wishes)
     check_trials(trials)
     best: tuple[int, Format, tuple[Verdict, ...]] | None = None
     nearly: Reading | None = None
-    for format_ in candidates(trials, own, likely):
+    for format_ in candidates(trials, own):
         verdicts = judge(format_.document, trials, give_up=best[0] if best else None)
         right = _count(verdicts, "exact")
         if not _count(verdicts, "differs"):
@@ -145,16 +143,16 @@ def check_trials(trials: Trials) -> None:
         raise InvalidInput(message, expected="a template that writes the content of each message")
 
 
-def candidates(trials: Trials, own: Iterable[Format] = (), likely: str | None = None) -> Iterator[Format]:
+def candidates(trials: Trials, own: Iterable[Format] = ()) -> Iterator[Format]:
     """Give the formats that may read what a template writes, those with the fewest literals foreign to it first.
 
-    Of equals, the likely one comes first, then the one of which the template has most, in its answers and around them,
+    Of equals, the one comes first of which the template has most, in its answers and around them,
     then formats of models, because a template is a model's.
     """
     shown = "".join(one.whole for _, one in trials.all if one is not None)
     written = shown + trials.source
     yield from own
-    found: list[tuple[int, int, bool, int, int, int, Format]] = []
+    found: list[tuple[int, int, int, int, int, Format]] = []
     for order, name in enumerate([*model_formats(), *formats()]):
         opens = openings(name) or _inner_openings(name)
         if any(one in shown for one in opens):
@@ -163,8 +161,8 @@ def candidates(trials: Trials, own: Iterable[Format] = (), likely: str | None = 
             strange, known = foreign(document, written)
             unlike = 0 if trials.takes["calls"] else _unlike_in_calls(document, written, strange)
             around = foreign_around(document, written)
-            found.append((unlike, strange, name != likely, -known, around, order, format_))
-    for *_, format_ in sorted(found, key=lambda one: one[:6]):
+            found.append((unlike, strange, -known, around, order, format_))
+    for *_, format_ in sorted(found, key=lambda one: one[:5]):
         yield format_
 
 

@@ -30,7 +30,7 @@ from turnscript.detection.probes import (
     Manner,
     Probe,
 )
-from turnscript.engine.template.program import Program
+from turnscript.engine.template.program import TemplateLimit
 
 THOUGHT_KEYS = ("reasoning_content", "thinking", "reasoning")
 """Members of a message under which templates look for its thought, the usual one first."""
@@ -53,22 +53,6 @@ class Render(Protocol):
     ) -> str:
         """Return the text of a conversation."""
         ...
-
-
-def rendered_by(program: Program, *, bos: str = "", eos: str = "", tokens: Mapping[str, str] = {}) -> Render:
-    """Return a compiled template as a function. `bos`, `eos` and `tokens`: texts that it knows by name."""
-    named = {"bos_token": bos, "eos_token": eos, **tokens}
-
-    def render(
-        messages: Sequence[dict[str, Any]],
-        tools: Sequence[dict[str, Any]] | None = None,
-        add_generation_prompt: bool = False,
-        **variables: Any,
-    ) -> str:
-        given = {"messages": list(messages), "tools": tools, "documents": None}
-        return program.render(named | given | {"add_generation_prompt": add_generation_prompt} | variables)
-
-    return render
 
 
 class Trial:
@@ -173,6 +157,8 @@ class Trials:
         for offered in (tools, True):
             try:
                 return self._render(messages, list(DEFINITIONS) if offered else None, prompt)
+            except TemplateLimit:
+                raise
             except TurnscriptError:
                 continue
         return None
@@ -194,6 +180,8 @@ class Trials:
             try:
                 prompt = self._render(messages[:-1], None, True, **wish)
                 whole = self._render(messages, None, False, **wish)
+            except TemplateLimit:
+                raise
             except TurnscriptError:
                 continue
             ahead = prompt[prompt.rfind(USER) + len(USER) :] if USER in prompt else ""
@@ -286,6 +274,8 @@ class Trials:
             plain = self._render(before, tools, False)
             prompt = self._render(probe.messages(manner)[:-1], tools, True)
             whole = self._render(probe.messages(manner), tools, False)
+        except TemplateLimit:
+            raise
         except TurnscriptError as error:
             self.refused[probe.shows] = str(error)
             return None
@@ -306,4 +296,4 @@ class Trials:
         return plain[: -len(opening)], prompt, whole[: -len(opening)]
 
 
-__all__ = ["OTHER", "THOUGHT_KEYS", "Render", "Trial", "Trials", "rendered_by"]
+__all__ = ["OTHER", "THOUGHT_KEYS", "Render", "Trial", "Trials"]

@@ -16,7 +16,7 @@ from turnscript.core.errors import InvalidInput, Unsupported
 from turnscript.engine.template.frozen import frozen
 from turnscript.engine.template.meter import Limits, Meter, Stop
 
-DEFAULT = Limits()
+LIMITS = Limits()
 LONGEST = 65_536
 """Characters of a template. The longest known one has a quarter."""
 
@@ -69,10 +69,9 @@ class Program:
     Raises InvalidTemplate for what is no template, Unsupported where jinja2 is not installed.
     """
 
-    def __init__(self, source: str, *, name: str = "the chat template", limits: Limits = DEFAULT) -> None:
+    def __init__(self, source: str, *, name: str = "the chat template") -> None:
         self.source = source
         self.name = name
-        self._limits = limits
         # Kimi K2's template keeps a list, which the sandbox allows where it can be told from what is given.
         self._appends = ".append(" in source
         if len(source) > LONGEST:
@@ -82,12 +81,12 @@ class Program:
         self._idle = [self._compiled()]
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _again, (self.source, self.name, self._limits)
+        return _again, (self.source, self.name)
 
     @cached_property
     def variables(self) -> frozenset[str]:
         """Return the names that it reads and does not set itself, without the functions that it is given."""
-        environment = self._sandbox.Sandbox(Meter(self._limits))
+        environment = self._sandbox.Sandbox(Meter(LIMITS))
         found: set[str] = self._jinja.meta.find_undeclared_variables(environment.parse(self.source))
         return frozenset(found - self._sandbox.FUNCTIONS)
 
@@ -122,7 +121,7 @@ class Program:
 
     def _compiled(self) -> tuple[Meter, Any]:
         """Compile the template, with a meter of its own."""
-        meter = Meter(self._limits)
+        meter = Meter(LIMITS)
         environment = self._sandbox.Sandbox(meter)
         try:
             tree = self._bounding.Bounds().visit(environment.parse(self.source))
@@ -138,7 +137,7 @@ class Program:
         return meter, environment.template_class.from_code(environment, code, environment.make_globals(None))
 
     def _stopped(self, words: str, error: BaseException) -> TemplateLimit:
-        message = f"the template was stopped: {words}; use another template, or allow it more (Limits)"
+        message = f"the template was stopped: {words}; use another template"
         found = _error(TemplateLimit, message, self.name, _line(error.__traceback__))
         assert isinstance(found, TemplateLimit)
         return found
@@ -184,5 +183,5 @@ def _error(cls: type[InvalidTemplate], message: str, name: str, line: int) -> In
     return error
 
 
-def _again(source: str, name: str, limits: Limits) -> Program:
-    return Program(source, name=name, limits=limits)
+def _again(source: str, name: str) -> Program:
+    return Program(source, name=name)

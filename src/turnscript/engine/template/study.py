@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from turnscript.engine.template.marks import mark, split
 from turnscript.engine.template.messages import Manner, Message
-from turnscript.engine.template.program import InvalidTemplate, TemplateRefused
+from turnscript.engine.template.program import TemplateFailed, TemplateRefused
 
 Run = Callable[..., str]
 """Renders messages: `Template.run`."""
@@ -132,7 +132,10 @@ def study(run: Run, variables: Iterable[str], tokens: Mapping[str, str]) -> Trai
 
 
 class _Probe:
-    """Conversations made of a few words, and what a template writes of them; empty where it refuses one."""
+    """Conversations made of a few words, and what a template writes of them; empty where it refuses one.
+
+    A template that reaches a bound is none that anybody could use: its error goes on, and nothing more is tried.
+    """
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -141,7 +144,7 @@ class _Probe:
     def render(self, messages: Sequence[Message], *, tools: Any = None, generation: bool = False, **told: Any) -> str:
         try:
             return self._run(messages, tools, generation=generation, told=told)
-        except (InvalidTemplate, TemplateRefused):
+        except (TemplateFailed, TemplateRefused):
             return ""
 
     def shows(self, messages: Sequence[Message], word: str, *, tools: Any = None) -> bool:
