@@ -4,8 +4,9 @@ import pytest
 
 import turnscript as ts
 from tests.cli.running import run
-from turnscript.engine.ends import ENDS, STARTS
 
+STARTS = ("<s>", "<bos>", "<|begin_of_text|>", "<|startoftext|>", "<|endoftext|>", "<｜begin▁of▁sentence｜>")
+ENDS = ("</s>", "<eos>", "<|end_of_text|>", "<|endoftext|>", "<｜end▁of▁sentence｜>")
 FORMAT = ts.get_format("openchatml")
 TURNS = "<|im_start|>user name=Eric\nHi\n<|im_end|>\n<|im_start|>assistant\nHello.\n<|im_end|>"
 ITEMS = FORMAT.parse(f"[BOS]{TURNS}[EOS]").items

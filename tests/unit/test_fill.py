@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,66 +11,40 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+import turnscript as ts
 from tests.growth import assert_grows_below
 from tests.strategies.text import texts
+from turnscript.convert.registry import load_formats
 from turnscript.core.errors import InvalidConversation, InvalidInput, InvalidTranscript, UnknownName, Unsupported
-from turnscript.engine.escape import Escape
-from turnscript.engine.files import (
-    Files,
-    FileSequence,
-    Fill,
-    FillOrder,
-    prompt_of,
-    read_files,
-    read_fill,
-    sequence_losses,
-    write_files,
-)
-from turnscript.engine.spans import Span, text_of_spans
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "openchatml"
+TABLE = (Path(__file__).parents[1] / "cases" / "fills.toml").read_text(encoding="utf-8")
+[FORMAT] = load_formats(TABLE)
 SEPARATOR = "<|file_separator|>"
-ENDS = ("[EOS]",)
-PIPES = ("<", ("|fim_prefix|>", "|fim_suffix|>", "|fim_middle|>", "|file_separator|>", "|im_start|>", "|im_end|>"))
-FLOWERS = ("✿", ("prefix✿", "suffix✿", "middle✿"))
-ESCAPE = Escape(PIPES)
-WORDS = Escape(PIPES, ("<", ("PRE>", "SUF>", "MID>", "EOT>")))
-
-PRE, SUF, MID = "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"
-SPEC = FillOrder("spec", (PRE, "{prefix}", MID, "{middle}", SUF, "{suffix}"), ESCAPE)
-PSM = FillOrder("psm", (PRE, "{prefix}", SUF, "{suffix}", MID, "{middle}"), ESCAPE)
-SPM = FillOrder("spm", (PRE, SUF, "{suffix}", MID, "{prefix}", "{middle}"), ESCAPE)
-RWKV = FillOrder(
-    "rwkv", ("✿prefix✿", "✿suffix✿", "{suffix}", "✿middle✿", "{prefix}", "{middle}"), Escape(PIPES, FLOWERS)
-)
-WORDED = FillOrder("worded", ("<PRE> ", "{prefix}", " <SUF>", "{suffix}", " <MID>", "{middle}"), WORDS, " <EOT>")
-WORDED_SPM = FillOrder(
-    "worded-spm", ("<PRE>", " <SUF>", "{suffix}", " <MID> ", "{prefix}", "{middle}"), WORDS, " <EOT>"
-)
-TWO_WORDS = Escape(PIPES, ("[", ("SUFFIX]", "PREFIX]")))
-TWO = FillOrder("two", ("[SUFFIX]", "{suffix}", "[PREFIX]", "{prefix}", "{middle}"), TWO_WORDS)
+PRE = "<|fim_prefix|>"
 HOLE = "<|fim_prefix|>P<|fim_middle|><|fim_suffix|>S"
-FILES = Files((SPEC, PSM, SPM, RWKV, WORDED, WORDED_SPM, TWO), SEPARATOR, ENDS)
-JOINED = (SPM, RWKV, WORDED_SPM, TWO)  # the middle right after the prefix
-ORDERS = st.sampled_from(FILES.orders)
-every_order = pytest.mark.parametrize("order", FILES.orders, ids=lambda order: order.name)
+ORDERS = {order.name: order for order in FORMAT.document.files.orders}  # type: ignore[union-attr]
+JOINED = ("spm", "rwkv", "worded-spm", "two")  # the middle right after the prefix
+GENERATING = [name for name, order in ORDERS.items() if order.generates]
+EACH = st.sampled_from([*ORDERS])
+every_order = pytest.mark.parametrize("order", ORDERS)
 
 # The orders' own literals, whole and in halves, so that literals are made where two texts meet.
-LITERALS = FILES.literals
+LITERALS = list(dict.fromkeys([*(each for order in ORDERS.values() for each in order.literals), SEPARATOR]))
 HALVES = [half for literal in LITERALS for cut in range(1, len(literal)) for half in (literal[:cut], literal[cut:])]
 PIECES = [*LITERALS, *HALVES, "\\", "\n", "\r\n", "\ufeff", "<", "✿", " ", "a", f"\n{SEPARATOR}\n"]
 CONTENT = st.one_of(texts(), st.lists(st.sampled_from(PIECES), max_size=6).map("".join))
 MIDDLES = st.none() | CONTENT
-FILLS = st.builds(Fill, CONTENT, CONTENT, MIDDLES)
+FILLS = st.builds(ts.Fill, CONTENT, CONTENT, MIDDLES)
 
 
 @st.composite
-def sequences(draw: st.DrawFn) -> FileSequence:
+def sequences(draw: st.DrawFn) -> ts.FileSequence:
     """Some texts, maybe a fill after them; never none at all."""
-    files: list[str | Fill] = [*draw(st.lists(CONTENT, max_size=3))]
+    files: list[str | ts.Fill] = [*draw(st.lists(CONTENT, max_size=3))]
     if not files or draw(st.booleans()):
         files.append(draw(FILLS))
-    return FileSequence(files, draw(st.booleans()))
+    return ts.FileSequence(files, draw(st.booleans()))
 
 
 def example_text(name: str) -> str:
@@ -77,34 +52,42 @@ def example_text(name: str) -> str:
     return (GOLDEN / f"{name}.txt").read_bytes().decode()
 
 
-def written(value: FileSequence | Fill, order: FillOrder = SPEC) -> str:
+def sequence_of(value: ts.FileSequence | ts.Fill) -> ts.FileSequence:
+    return ts.FileSequence([value]) if isinstance(value, ts.Fill) else value
+
+
+def written(value: ts.FileSequence | ts.Fill, order: str = "spec") -> str:
     """A sequence or a fill as text."""
-    sequence = FileSequence([value]) if isinstance(value, Fill) else value
-    return text_of_spans(write_files(FILES, sequence, order))
+    return str(FORMAT.render_files(sequence_of(value), order=order).value)
 
 
-def read(text: str, order: FillOrder = SPEC) -> FileSequence:
+def losses_of(value: ts.FileSequence | ts.Fill, order: str) -> list[ts.Loss]:
+    """What of it cannot be read back."""
+    return FORMAT.render_files(sequence_of(value), order=order).losses
+
+
+def read(text: str, order: str = "spec") -> ts.FileSequence:
     """The sequence that a text holds."""
-    return read_files(FILES, text, order)
+    return FORMAT.parse_files(text, order=order)
 
 
-def fill_of(sequence: FileSequence) -> Fill:
+def fill_of(sequence: ts.FileSequence) -> ts.Fill:
     """The fill at the end of a sequence."""
     last = sequence.files[-1]
-    assert isinstance(last, Fill)
+    assert isinstance(last, ts.Fill)
     return last
 
 
-def error_of(text: str, order: FillOrder = SPEC, *, fill: bool = False) -> tuple[int, int, str, str]:
+def error_of(text: str, order: str = "spec", *, fill: bool = False) -> tuple[int, int, str, str]:
     """Line, column, what was expected and what was there."""
     with pytest.raises(InvalidTranscript) as caught:
-        read_fill(order, text) if fill else read(text, order)
+        FORMAT.parse_fill(text, order=order) if fill else read(text, order)
     error = caught.value
     assert (error.expected if error.expected != "content" else "only content") in error.message
     return error.line, error.column, error.expected, error.got
 
 
-def refusal(text: str, order: FillOrder) -> InvalidTranscript | None:
+def refusal(text: str, order: str) -> InvalidTranscript | None:
     """The error that a text gives, if any."""
     try:
         read(text, order)
@@ -134,9 +117,9 @@ def test_an_example_reads_and_is_written_again_byte_for_byte(name: str) -> None:
 
 def test_the_capital_of_france_is_a_fill_without_a_middle() -> None:
     """R-O-4, R-O-5, R-O-6, R-O-24, R-O-37."""
-    expected = Fill("The capital of France is ", ", which is known for its famous Eiffel Tower.")
-    assert FileSequence([expected]) == read(example_text("o08_fim"))
-    assert expected == read_fill(SPEC, example_text("o08_fim"))
+    expected = ts.Fill("The capital of France is ", ", which is known for its famous Eiffel Tower.")
+    assert ts.FileSequence([expected]) == read(example_text("o08_fim"))
+    assert expected == FORMAT.parse_fill(example_text("o08_fim"))
 
 
 def test_three_files_are_one_sequence() -> None:
@@ -146,7 +129,7 @@ def test_three_files_are_one_sequence() -> None:
         "This is the content from the second file.\nAnd this is more content from the second file.",
         "Finally, this is the content from the third file.",
     ]
-    assert FileSequence([*expected]) == read(example_text("o09_files"))
+    assert ts.FileSequence([*expected]) == read(example_text("o09_files"))
 
 
 def test_fibonacci_and_its_completion_are_the_same_fill_but_for_blanks_at_the_ends_of_lines() -> None:
@@ -188,82 +171,84 @@ def test_the_completion_of_the_black_hole_is_a_prefix_a_middle_and_a_suffix() ->
 @pytest.mark.parametrize(
     ("order", "expected"),
     [
-        (SPEC, "<|fim_prefix|>P<|fim_middle|>M<|fim_suffix|>S"),
-        (PSM, "<|fim_prefix|>P<|fim_suffix|>S<|fim_middle|>M"),
-        (SPM, "<|fim_prefix|><|fim_suffix|>S<|fim_middle|>PM"),
-        (RWKV, "✿prefix✿✿suffix✿S✿middle✿PM"),
-        (WORDED, "<PRE> P <SUF>S <MID>M <EOT>"),
-        (WORDED_SPM, "<PRE> <SUF>S <MID> PM <EOT>"),
-        (TWO, "[SUFFIX]S[PREFIX]PM"),
+        ("spec", "<|fim_prefix|>P<|fim_middle|>M<|fim_suffix|>S"),
+        ("psm", "<|fim_prefix|>P<|fim_suffix|>S<|fim_middle|>M"),
+        ("spm", "<|fim_prefix|><|fim_suffix|>S<|fim_middle|>PM"),
+        ("rwkv", "✿prefix✿✿suffix✿S✿middle✿PM"),
+        ("worded", "<PRE> P <SUF>S <MID>M <EOT>"),
+        ("worded-spm", "<PRE> <SUF>S <MID> PM <EOT>"),
+        ("two", "[SUFFIX]S[PREFIX]PM"),
     ],
-    ids=lambda value: getattr(value, "name", ""),
 )
-def test_each_order_puts_the_parts_where_its_family_has_them(order: FillOrder, expected: str) -> None:
+def test_each_order_puts_the_parts_where_its_family_has_them(order: str, expected: str) -> None:
     """R-O-24, R-O-25, and what the families write."""
-    assert expected == written(Fill("P", "S", "M"), order)
+    assert expected == written(ts.Fill("P", "S", "M"), order)
 
 
 @every_order
-def test_the_model_writes_the_middle_and_its_end(order: FillOrder) -> None:
-    spans = write_files(FILES, FileSequence(["file", Fill("P", "S", "M")]), order)
-    assert [Span(text, text != "M", True, -1) for text in ("M", order.end) if text] == [
+def test_the_model_writes_the_middle_and_its_end(order: str) -> None:
+    spans = FORMAT.file_spans(ts.FileSequence(["file", ts.Fill("P", "S", "M")]), order=order)
+    assert [ts.Span(text, text != "M", True, -1) for text in ("M", ORDERS[order].end) if text] == [
         span for span in spans if span.trainable
     ]
-    assert [] == [span for span in write_files(FILES, FileSequence([Fill("P", "S")]), order) if span.trainable]
+    assert [] == [
+        span for span in FORMAT.file_spans(ts.FileSequence([ts.Fill("P", "S")]), order=order) if span.trainable
+    ]
 
 
-@given(order=ORDERS, fill=FILLS)
-@example(order=SPM, fill=Fill("<|fim_pre", "", "fix|>"))
-@example(order=SPM, fill=Fill("<", "", "|fim_prefix|>"))
-@example(order=RWKV, fill=Fill("", "middle✿", None))
-@example(order=RWKV, fill=Fill("", "✿middle", None))
-@example(order=RWKV, fill=Fill("", "prefix", None))
-@example(order=WORDED, fill=Fill("P", "S", ""))
-def test_a_fill_reads_back_equal_or_the_difference_is_reported(order: FillOrder, fill: Fill) -> None:
+@given(order=EACH, fill=FILLS)
+@example(order="spm", fill=ts.Fill("<|fim_pre", "", "fix|>"))
+@example(order="spm", fill=ts.Fill("<", "", "|fim_prefix|>"))
+@example(order="rwkv", fill=ts.Fill("", "middle✿", None))
+@example(order="rwkv", fill=ts.Fill("", "✿middle", None))
+@example(order="rwkv", fill=ts.Fill("", "prefix", None))
+@example(order="worded", fill=ts.Fill("P", "S", ""))
+def test_a_fill_reads_back_equal_or_the_difference_is_reported(order: str, fill: ts.Fill) -> None:
     """R-O-24, R-O-25. What cannot come back is the place where a middle begins, or that it is there and empty."""
-    losses = sequence_losses(FileSequence([fill]), order)
-    back = read_fill(order, written(fill, order))
+    losses = losses_of(fill, order)
+    back = FORMAT.parse_fill(written(fill, order), order=order)
     if losses:
         assert [("files[0].middle", "moved" if fill.middle else "approximated")] == [
             (loss.path, loss.kind) for loss in losses
         ]
         moved = fill.middle or "" if order in JOINED else ""
-        expected = Fill(fill.prefix + moved, fill.suffix, "" if order.end else None)
+        expected = ts.Fill(fill.prefix + moved, fill.suffix, "" if ORDERS[order].end else None)
         assert expected == back
         assert fill != back
     else:
         assert fill == back
 
 
-@given(order=ORDERS, sequence=sequences())
-@example(order=SPEC, sequence=FileSequence(["", ""], leading=False))
-@example(order=SPEC, sequence=FileSequence([""], leading=True))
-@example(order=SPEC, sequence=FileSequence(["\ufeff", "a"], leading=False))
-@example(order=SPEC, sequence=FileSequence(["a\r", "\r\n"], leading=True))
-def test_a_sequence_reads_back_equal_and_is_written_the_same(order: FillOrder, sequence: FileSequence) -> None:
+@given(order=EACH, sequence=sequences())
+@example(order="spec", sequence=ts.FileSequence(["", ""], leading=False))
+@example(order="spec", sequence=ts.FileSequence([""], leading=True))
+@example(order="spec", sequence=ts.FileSequence(["\ufeff", "a"], leading=False))
+@example(order="spec", sequence=ts.FileSequence(["a\r", "\r\n"], leading=True))
+def test_a_sequence_reads_back_equal_and_is_written_the_same(order: str, sequence: ts.FileSequence) -> None:
     """R-O-26."""
     text = written(sequence, order)
-    if not sequence_losses(sequence, order):
+    if not losses_of(sequence, order):
         assert sequence == read(text, order)
     assert text == written(read(text, order), order)
 
 
-@given(order=ORDERS, sequence=sequences())
-def test_no_content_makes_a_literal_not_even_with_its_neighbours(order: FillOrder, sequence: FileSequence) -> None:
-    spans = write_files(FILES, sequence, order)
-    text = text_of_spans(spans)
+@given(order=EACH, sequence=sequences())
+def test_no_content_makes_a_literal_not_even_with_its_neighbours(order: str, sequence: ts.FileSequence) -> None:
+    spans = FORMAT.file_spans(sequence, order=order)
+    text = "".join(span.text for span in spans)
     assert all(span.text for span in spans)
-    for literal in (*order.literals, SEPARATOR):
+    for literal in (*ORDERS[order].literals, SEPARATOR):
         assert sum(count(literal, span.text) for span in spans if span.control) == count(literal, text)
-    assert {span.text.strip("\n") for span in spans if span.control} <= {*order.literals, SEPARATOR}
+    assert {span.text.strip("\n") for span in spans if span.control} <= {*ORDERS[order].literals, SEPARATOR}
 
 
-@given(order=ORDERS, pieces=st.lists(st.sampled_from(PIECES) | CONTENT, max_size=6), data=st.data())
+@given(order=EACH, pieces=st.lists(st.sampled_from(PIECES) | CONTENT, max_size=6), data=st.data())
 def test_any_text_is_refused_with_a_place_or_written_again_as_it_is(
-    order: FillOrder, pieces: list[str], data: st.DataObject
+    order: str, pieces: list[str], data: st.DataObject
 ) -> None:
     """R-O-24, R-O-26. The text is a random mix, or an order's own row with unescaped content in it."""
-    rows = [piece if piece in order.literals else data.draw(CONTENT) for piece in order.pieces] + [order.end]
+    known = ORDERS[order]
+    rows = [piece if piece in known.literals else data.draw(CONTENT) for piece in known.pieces] + [known.end]
     text = "".join(data.draw(st.sampled_from((pieces, rows, [*pieces, f"\n{SEPARATOR}\n", *rows]))))
     assume(f"{SEPARATOR}\r\n" not in text and not text.startswith("\ufeff"))
     error = refusal(text, order)
@@ -280,11 +265,7 @@ def test_any_text_is_refused_with_a_place_or_written_again_as_it_is(
 
 def test_a_prompt_ends_where_the_middle_begins() -> None:
     """R-O-25."""
-    prompts = {
-        order.name: text_of_spans(write_files(FILES, FileSequence([Fill("P", "S")]), order, open_=True))
-        for order in FILES.orders
-        if order.generates
-    }
+    prompts = {order: FORMAT.fill_prompt(ts.Fill("P", "S"), order=order).text for order in GENERATING}
     expected = {
         "psm": "<|fim_prefix|>P<|fim_suffix|>S<|fim_middle|>",
         "spm": "<|fim_prefix|><|fim_suffix|>S<|fim_middle|>P",
@@ -296,83 +277,97 @@ def test_a_prompt_ends_where_the_middle_begins() -> None:
     assert expected == prompts
 
 
-@given(order=ORDERS.filter(lambda order: order.generates), fill=FILLS, files=st.lists(CONTENT, max_size=2))
-@example(order=SPM, fill=Fill("a", "b", ""), files=[])
-def test_a_prompt_and_what_a_model_adds_are_the_document(order: FillOrder, fill: Fill, files: list[str]) -> None:
+@given(order=st.sampled_from(GENERATING), fill=FILLS, files=st.lists(CONTENT, max_size=2))
+@example(order="spm", fill=ts.Fill("a", "b", ""), files=[])
+def test_a_prompt_and_what_a_model_adds_are_the_document(order: str, fill: ts.Fill, files: list[str]) -> None:
     """Unless the middle makes a literal with what stands before it: a document can break that, a prompt cannot."""
     fill.middle = fill.middle or ""
-    before = order.pieces[-3][-1] + fill.prefix if order in JOINED else order.pieces[-2][-1]
-    assume(order.escape.apply(before + fill.middle) == order.escape.apply(before) + order.escape.apply(fill.middle))
-    prompt = write_files(FILES, FileSequence([*files, Fill(fill.prefix, fill.suffix)]), order, open_=True)
-    document = write_files(FILES, FileSequence([*files, fill]), order)
+    pieces = ORDERS[order].pieces
+    before = pieces[-3][-1] + fill.prefix if order in JOINED else pieces[-2][-1]
+    alone = [written(ts.FileSequence([text]), order) for text in (before + fill.middle, before, fill.middle)]
+    assume(alone[0] == alone[1] + alone[2])
+    prompt = FORMAT.fill_prompt(ts.FileSequence([*files, ts.Fill(fill.prefix, fill.suffix)]), order=order)
+    document = FORMAT.file_spans(ts.FileSequence([*files, fill]), order=order)
     added = "".join([span.text for span in document if span.trainable])
-    assert text_of_spans(document) == text_of_spans(prompt) + added
+    assert "".join([span.text for span in document]) == prompt.text + added
 
 
 def test_a_middle_that_has_begun_is_continued() -> None:
-    prompt = prompt_of(FILES, FileSequence([Fill("P", "S", "for <|im_end|>")]), WORDED)
-    assert "<PRE> P <SUF>S <MID>for <\\|im_end|>" == prompt.text == text_of_spans(prompt.spans)
+    prompt = FORMAT.fill_prompt(ts.Fill("P", "S", "for <|im_end|>"), order="worded")
+    assert "<PRE> P <SUF>S <MID>for <\\|im_end|>" == prompt.text == "".join(span.text for span in prompt.spans)
     assert "for <\\|im_end|>" == prompt.prefill
-    assert (FILES.stops(WORDED), []) == (prompt.stops, prompt.losses)
-    assert "" == prompt_of(FILES, FileSequence([Fill("P", "S")]), WORDED).prefill
+    assert [] == prompt.losses
+    assert "" == FORMAT.fill_prompt(ts.Fill("P", "S"), order="worded").prefill
 
 
 def test_files_before_a_fill_are_in_its_prompt() -> None:
     """R-O-26, R-O-41."""
-    spans = write_files(FILES, FileSequence(["one", Fill("P", "S")], leading=True), PSM, open_=True)
+    prompt = FORMAT.fill_prompt(ts.FileSequence(["one", ts.Fill("P", "S")], leading=True), order="psm")
     expected = f"{SEPARATOR}\none\n{SEPARATOR}\n<|fim_prefix|>P<|fim_suffix|>S<|fim_middle|>"
-    assert expected == text_of_spans(spans)
+    assert expected == prompt.text
 
 
 def test_a_middle_stops_at_its_end_and_at_every_literal() -> None:
     """R-O-4 to R-O-7 are never text that a model says."""
-    expected = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", SEPARATOR, "[EOS]"]
-    assert expected == FILES.stops(PSM)
-    assert [" <EOT>", "<PRE> ", " <SUF>", " <MID>", SEPARATOR, "[EOS]"] == FILES.stops(WORDED)
-    assert ["✿prefix✿", "✿suffix✿", "✿middle✿", SEPARATOR, "[EOS]"] == FILES.stops(RWKV)
+    stops = {order: FORMAT.fill_prompt(ts.Fill("P", "S"), order=order).stops for order in GENERATING}
+    assert ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", SEPARATOR, "[EOS]"] == stops["psm"]
+    assert [" <EOT>", "<PRE> ", " <SUF>", " <MID>", SEPARATOR, "[EOS]"] == stops["worded"]
+    assert ["✿prefix✿", "✿suffix✿", "✿middle✿", SEPARATOR, "[EOS]"] == stops["rwkv"]
 
 
 def test_the_first_order_is_for_documents_and_the_first_that_ends_in_the_middle_for_prompts() -> None:
-    assert (SPEC, PSM, RWKV) == (FILES.order(), FILES.prompt_order(), FILES.prompt_order("rwkv"))
+    fill = ts.Fill("P", "S")
+    assert written(fill, "spec") == FORMAT.render_fill(fill).value
+    assert ["psm", "rwkv"] == [FORMAT.fill_prompt(fill, order=order).order for order in ("", "rwkv")]
 
 
 def test_a_model_cannot_go_on_in_an_order_that_ends_in_the_suffix() -> None:
     """The hole of the specification is for documents."""
     with pytest.raises(Unsupported, match=r"'spec'; orders that end in the middle: 'psm', 'spm'"):
-        FILES.prompt_order("spec")
+        FORMAT.fill_prompt(ts.Fill("P", "S"), order="spec")
     with pytest.raises(Unsupported, match="none is declared"):
-        Files((SPEC,), SEPARATOR).prompt_order()
+        only("spec").fill_prompt(ts.Fill("P", "S"))
+
+
+def only(order: str, separator: str = SEPARATOR) -> ts.Format:
+    """The format with one order."""
+    head, *orders = TABLE.split("\n[[format.files.order]]\n")
+    kept = next(one for one in orders if one.startswith(f'name = "{order}"'))
+    files = head.replace(f'separator = "{SEPARATOR}"', f'separator = "{separator}"')
+    return load_formats(f"{files}\n[[format.files.order]]\n{kept}")[0]
 
 
 def test_an_unknown_order_is_named_with_the_nearest_ones() -> None:
-    for ask in (FILES.order, FILES.prompt_order):
+    for ask in (FORMAT.render_fill, FORMAT.fill_prompt):
         with pytest.raises(UnknownName, match="unknown fill order 'smp'; did you mean 'spm'"):
-            ask("smp")
+            ask(ts.Fill("P", "S"), order="smp")
 
 
 def test_a_sequence_that_no_text_could_hold_is_refused() -> None:
-    hole = Fill("P", "S")
+    hole = ts.Fill("P", "S")
     for sequence, open_, place in (
-        (FileSequence([]), False, "files"),
-        (FileSequence(["a", hole, "b"]), False, "files[1]"),
-        (FileSequence([hole, hole]), False, "files[0]"),
-        (FileSequence(["a", "b"]), True, "files[1]"),
+        (ts.FileSequence([]), False, "files"),
+        (ts.FileSequence(["a", hole, "b"]), False, "files[1]"),
+        (ts.FileSequence([hole, hole]), False, "files[0]"),
+        (ts.FileSequence(["a", "b"]), True, "files[1]"),
     ):
         with pytest.raises(InvalidConversation) as caught:
-            write_files(FILES, sequence, PSM, open_=open_)
+            (FORMAT.fill_prompt if open_ else FORMAT.file_spans)(sequence, order="psm")
         assert place == caught.value.path
 
 
 def test_a_format_without_a_separator_has_documents_of_one_file() -> None:
-    """RWKV's order has nothing for the end of a file (S11): a blank line is content, and no separator."""
-    alone = Files((RWKV,))
-    for sequence in (FileSequence(["a\n\nb"]), FileSequence([Fill("P\n\n", "S")])):
-        assert sequence == read_files(alone, text_of_spans(write_files(alone, sequence, RWKV)), RWKV)
-    for sequence, place in ((FileSequence(["a", "b"]), "files[1]"), (FileSequence(["a"], leading=True), "leading")):
+    """ "rwkv"'s order has nothing for the end of a file (S11): a blank line is content, and no separator."""
+    alone = only("rwkv", separator="")
+    for sequence in (ts.FileSequence(["a\n\nb"]), ts.FileSequence([ts.Fill("P\n\n", "S")])):
+        assert sequence == alone.parse_files(str(alone.render_files(sequence).value))
+    one = ts.FileSequence(["a"], leading=True)
+    for sequence, place in ((ts.FileSequence(["a", "b"]), "files[1]"), (one, "leading")):
         with pytest.raises(InvalidConversation, match="nothing that stands between files") as caught:
-            write_files(alone, sequence, RWKV)
+            alone.render_files(sequence)
         assert place == caught.value.path
-    assert (("✿prefix✿", "✿suffix✿", "✿middle✿"), [*RWKV.literals]) == (alone.literals, alone.stops(RWKV))
+    literals = ["✿prefix✿", "✿suffix✿", "✿middle✿"]
+    assert [*literals, "[EOS]"] == alone.fill_prompt(ts.Fill("P", "S")).stops
 
 
 def test_files_are_known_by_what_no_content_has() -> None:
@@ -386,7 +381,7 @@ def test_files_are_known_by_what_no_content_has() -> None:
         f"a\n{SEPARATOR} b": "",
         "a <|fim_prefix|>": "",
     }
-    assert marks == {text: FILES.mark_in(text) for text in marks}
+    assert marks == {text: FORMAT.files_mark(text) for text in marks}
 
 
 # Reading.
@@ -431,22 +426,22 @@ def test_what_is_wrong_with_a_sequence_is_said_with_its_place(text: str, expecte
 @pytest.mark.parametrize(
     ("order", "text", "expected"),
     [
-        (SPM, "<|fim_prefix|>P<|fim_suffix|>S", (1, 15, "<|fim_suffix|>", "P<|fim_suffix|>S")),
-        (RWKV, "✿prefix✿✿suffix✿S", (1, 18, "✿middle✿", "the end of the text")),
-        (RWKV, "✿prefix✿✿suffix✿middle✿P", (1, 16, "✿middle✿", "✿middle✿P")),
-        (WORDED, "<PRE> P <SUF>S <MID>M", (1, 22, " <EOT>", "the end of the text")),
-        (WORDED, "<PRE> P <SUF>S <MID>M <EOT> x", (1, 28, "the end of the text", " x")),
-        (TWO, "[PREFIX]P[SUFFIX]S", (1, 1, "[SUFFIX]", "[PREFIX]P[SUFFIX]S")),
+        ("spm", "<|fim_prefix|>P<|fim_suffix|>S", (1, 15, "<|fim_suffix|>", "P<|fim_suffix|>S")),
+        ("rwkv", "✿prefix✿✿suffix✿S", (1, 18, "✿middle✿", "the end of the text")),
+        ("rwkv", "✿prefix✿✿suffix✿middle✿P", (1, 16, "✿middle✿", "✿middle✿P")),
+        ("worded", "<PRE> P <SUF>S <MID>M", (1, 22, " <EOT>", "the end of the text")),
+        ("worded", "<PRE> P <SUF>S <MID>M <EOT> x", (1, 28, "the end of the text", " x")),
+        ("two", "[PREFIX]P[SUFFIX]S", (1, 1, "[SUFFIX]", "[PREFIX]P[SUFFIX]S")),
     ],
 )
-def test_each_order_names_its_own_literals(order: FillOrder, text: str, expected: tuple[Any, ...]) -> None:
+def test_each_order_names_its_own_literals(order: str, text: str, expected: tuple[Any, ...]) -> None:
     assert expected == error_of(text, order, fill=True)
 
 
 def test_a_text_without_a_separator_is_one_file() -> None:
     """R-O-26."""
-    assert FileSequence(["only this\n"]) == read("only this\n")
-    assert FileSequence([""]) == read("")
+    assert ts.FileSequence(["only this\n"]) == read("only this\n")
+    assert ts.FileSequence([""]) == read("")
 
 
 def test_a_line_break_at_the_end_belongs_to_the_last_file() -> None:
@@ -461,20 +456,20 @@ def test_a_line_break_at_the_end_belongs_to_the_last_file() -> None:
 def test_windows_line_ends_and_a_byte_order_mark_are_those_of_the_file_if_a_separator_shows_it() -> None:
     text = example_text("o09_files")
     assert read(text) == read(text.replace("\n", "\r\n"))
-    assert FileSequence(["a\r\nb"]) == read("a\r\nb")
+    assert ts.FileSequence(["a\r\nb"]) == read("a\r\nb")
     for name in ("o08_fim", "o12_files"):
         assert read(example_text(name)) == read("\ufeff" + example_text(name))
-    assert read_fill(SPEC, example_text("o08_fim")) == read_fill(SPEC, "\ufeff" + example_text("o08_fim"))
-    assert FileSequence(["\ufeffa", "b"]) == read(f"\ufeffa\n{SEPARATOR}\nb")
+    assert FORMAT.parse_fill(example_text("o08_fim")) == FORMAT.parse_fill("\ufeff" + example_text("o08_fim"))
+    assert ts.FileSequence(["\ufeffa", "b"]) == read(f"\ufeffa\n{SEPARATOR}\nb")
 
 
 @pytest.mark.deep
 def test_reading_takes_time_in_proportion_to_the_text() -> None:
     def reading(size: int) -> Callable[[], object]:
         near = "<|fim_prefix|x <\\|fim_middle|> ✿prefix \n<|file_separator|\n"
-        text = written(FileSequence([near, Fill(near * size, near * size, near * size)]), PSM)
+        text = written(ts.FileSequence([near, ts.Fill(near * size, near * size, near * size)]), "psm")
         many = f"\n{SEPARATOR}\n".join(["a"] * 20 * size)
-        return lambda: (read(text, PSM), read(many, PSM))
+        return lambda: (read(text, "psm"), read(many, "psm"))
 
     assert_grows_below(8, reading, 300, 1200, least=0.002)
 
@@ -482,31 +477,43 @@ def test_reading_takes_time_in_proportion_to_the_text() -> None:
 # What a table may say.
 
 
+def changed(name: str, key: str, value: str) -> str:
+    """The table with another value of a key of an order."""
+    head, *orders = TABLE.split("\n[[format.files.order]]\n")
+    at = next(at for at, one in enumerate(orders) if one.startswith(f'name = "{name}"'))
+    kept = [line for line in orders[at].strip().split("\n") if not line.startswith(f"{key} =")]
+    orders[at] = "\n".join([*kept, f"{key} = {value}", ""])
+    return "\n[[format.files.order]]\n".join([head, *orders])
+
+
 @pytest.mark.parametrize(
     "pieces",
     [
-        (),
-        ("A", "{prefix}", "B", "{suffix}"),
-        ("A", "{prefix}", "B", "{suffix}", "C", "{middle}", "D", "{middle}"),
-        ("{prefix}", "B", "{suffix}", "C", "{middle}"),
-        ("A", "{prefix}", "B", "{suffix}", "C", "{middle}", "D"),
-        ("A", "{prefix}", "{suffix}", "B", "{middle}"),
-        ("A", "{suffix}", "B", "{middle}", "{prefix}"),
+        [],
+        ["A", "{prefix}", "B", "{suffix}"],
+        ["A", "{prefix}", "B", "{suffix}", "C", "{middle}", "D", "{middle}"],
+        ["{prefix}", "B", "{suffix}", "C", "{middle}"],
+        ["A", "{prefix}", "B", "{suffix}", "C", "{middle}", "D"],
+        ["A", "{prefix}", "{suffix}", "B", "{middle}"],
+        ["A", "{suffix}", "B", "{middle}", "{prefix}"],
     ],
 )
-def test_an_order_that_could_not_be_read_is_refused(pieces: tuple[str, ...]) -> None:
-    with pytest.raises(InvalidInput, match="'bad' cannot be read back"):
-        FillOrder("bad", pieces, ESCAPE)
+def test_an_order_that_could_not_be_read_is_refused(pieces: list[str]) -> None:
+    with pytest.raises(InvalidInput, match="'psm' cannot be read back"):
+        load_formats(changed("psm", "pieces", json.dumps(pieces)))
 
 
 def test_an_end_needs_a_middle_that_comes_last() -> None:
     with pytest.raises(InvalidInput, match="an end belongs after a middle that comes last"):
-        FillOrder("bad", SPEC.pieces, ESCAPE, "<EOT>")
+        load_formats(changed("spec", "end", '"<EOT>"'))
 
 
-@pytest.mark.parametrize("order", [FillOrder("bare", RWKV.pieces, ESCAPE), FillOrder("bare", PSM.pieces, ESCAPE, "X")])
-def test_an_escape_that_misses_a_literal_is_refused(order: FillOrder) -> None:
-    with pytest.raises(InvalidInput, match="the escape of the fill order 'bare' does not protect"):
-        Files((order,), SEPARATOR)
+@pytest.mark.parametrize(
+    ("order", "key", "value"),
+    [("rwkv", "escape", '[{ lead = "<", rest = ["|file_separator|>"] }]'), ("psm", "end", '"X"')],
+)
+def test_an_escape_that_misses_a_literal_is_refused(order: str, key: str, value: str) -> None:
+    with pytest.raises(InvalidInput, match=f"the escape of the fill order '{order}' does not protect"):
+        load_formats(changed(order, key, value))
     with pytest.raises(InvalidInput, match="does not protect '<separator>'"):
-        Files((SPEC,), "<separator>")
+        only("spec", separator="<separator>")

@@ -14,7 +14,6 @@ import turnscript as ts
 from tests.acceptors import accepted_by_kbnf, accepted_by_llguidance
 from tests.sampling import Writer
 from turnscript.core.json_text import json_of
-from turnscript.engine.constraint import Constraint
 from turnscript.grammar.notations import NOTATIONS
 from turnscript.grammar.patterns import pattern_node
 from turnscript.grammar.rest import matches, stacks_behind
@@ -26,7 +25,7 @@ FRACTIONS = st.sampled_from(["", "", ".5", ".25", ".1", ".99", ".05", ".123"])
 NEAR = st.sampled_from(["0", "1", "-1", "10", "-10", "0.1", "-0.1", "0.01", "-0.01", "0.001", "-0.0001", "0.5"])
 
 
-def told(schema: Any, target: str = "gbnf") -> Constraint:
+def told(schema: Any, target: str = "gbnf") -> ts.Constraint:
     """The grammar of answers under a schema."""
     return FORMAT.answer_grammar(json_of(schema), target=target)
 

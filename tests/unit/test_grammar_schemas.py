@@ -10,7 +10,6 @@ from msgspec import Raw
 
 import turnscript as ts
 from turnscript.core.json_text import json_of
-from turnscript.engine.constraint import Constraint
 from turnscript.grammar.notations import NOTATIONS
 from turnscript.grammar.rest import matches
 from turnscript.grammar.rules import MOST_NODES
@@ -18,7 +17,7 @@ from turnscript.grammar.rules import MOST_NODES
 FORMAT = ts.get_format("batuta-chatml")  # its answers have no opening
 
 
-def told(schema: Any) -> Constraint:
+def told(schema: Any) -> ts.Constraint:
     """The grammar of answers under a schema."""
     return FORMAT.answer_grammar(json_of(schema))
 
@@ -411,7 +410,7 @@ def test_a_grammar_is_made_once_for_what_is_asked_again_and_again() -> None:
         schema = members(n={"maximum": 3}, m={"const": last})
         return [ts.Tool(name=f"f{number}", parameters=json_of(schema)) for number in range(200)]
 
-    def told_of(name: str, last: str, choice: ts.ToolChoice, target: str = "gbnf", **more: Any) -> Constraint:
+    def told_of(name: str, last: str, choice: ts.ToolChoice, target: str = "gbnf", **more: Any) -> ts.Constraint:
         made = prompt_for(name, *tools(last), tool_choice=choice, **more).grammar(target)
         assert made is not None
         return made

@@ -10,7 +10,6 @@ import turnscript as ts
 from tests import corpora
 from turnscript.core.conversation import text_content
 from turnscript.core.json_text import Json, json_of
-from turnscript.engine.functioncalls import FunctionCall
 
 FORMATS = ts.formats()
 WEATHER = ts.Tool(
@@ -100,7 +99,7 @@ def test_case_47_false_stays_false(name: str) -> None:
     format_ = ts.get_format(name)
     calls = request(call('{"ok":false,"n":null,"x":1.0}'), tools=[WEATHER])
     written = str(format_.render(calls).value)
-    assert isinstance(format_.document.segment("tool_call").body, FunctionCall) or "False" not in written
+    assert "False" not in written or "ok=False" in written
     [back] = format_.parse(written).items
     assert isinstance(back, ts.ToolCall)
     assert {"ok": False, "n": None, "x": 1.0} == json.loads(back.arguments)

@@ -7,22 +7,19 @@ import pytest
 
 import turnscript as ts
 from tests.growth import assert_grows_below
-from turnscript.engine import correlate
-from turnscript.engine.correlate import NOTHING, Earlier
-from turnscript.engine.prompt import Prompt
 
 TOOL = ts.Tool(name="weather")
 CALL, CLOSING = '{"city": "Oslo"}', "\n<<END_TOOL_CALL>>"
 
 
-def forced(*items: ts.Item) -> Prompt:
+def forced(*items: ts.Item) -> ts.Prompt:
     """A prompt that opens a call, which has an id."""
     settings = ts.Settings(tool_choice=ts.ToolChoice(mode="named", name="weather"))
     conversation = ts.Conversation([ts.User(content=[ts.Text(text="Go on.")]), *items], [TOOL])
     return ts.get_format("rwkv-universal").prompt(ts.Request(conversation=conversation, settings=settings))
 
 
-def called(prompt: Prompt) -> Prompt:
+def called(prompt: ts.Prompt) -> ts.Prompt:
     """The prompt behind one more call, and behind a result that names no tool."""
     parser = prompt.parser()
     response = ts.fold(parser.feed(CALL + CLOSING) + parser.close())
@@ -64,33 +61,58 @@ def random_item(rng: random.Random) -> ts.Item:
     return ts.User(content=[ts.Text(text="Go on.")])
 
 
-def random_session(rng: random.Random) -> tuple[Earlier, list[ts.Item]]:
-    earlier = NOTHING
-    for _ in range(rng.randrange(1, 4)):
-        earlier = earlier.then([random_item(rng) for _ in range(rng.randrange(4))])
-    return earlier, [random_item(rng) for _ in range(rng.randrange(1, 5))]
+def random_items(rng: random.Random, least: int, most: int) -> list[ts.Item]:
+    return [random_item(rng) for _ in range(rng.randrange(least, most))]
+
+
+def extended(prompt: ts.Prompt, items: list[ts.Item]) -> tuple[ts.Prompt, list[ts.Item]]:
+    """The prompt behind a short answer and more items, and all that was said since."""
+    parser = prompt.parser()
+    response = ts.fold([*parser.feed(f"{parser.lead}Well."), *parser.close()])
+    longer = prompt.extend(response, items)
+    assert longer is not None
+    return longer, [*response.items, *items]
+
+
+def request_of(items: list[ts.Item]) -> ts.Request:
+    return ts.Request(conversation=ts.Conversation(items))
+
+
+def shown(prompt: ts.Prompt, item: int) -> str:
+    """What a prompt writes of an item, and of the opening of its turn."""
+    return "".join([span.text for span in prompt.spans if span.item == item])
 
 
 @pytest.mark.parametrize("name", ts.formats())
 def test_a_result_has_the_name_that_the_whole_session_gives_it(name: str) -> None:
-    document = ts.get_format(name).document
-    rng = random.Random(1)
-    for _ in range(3000):
-        earlier, items = random_session(rng)
-        found = correlate.names_of(items, document, earlier)
-        whole = correlate.names_of([*earlier.all(), *items], document)
-        for at, item in enumerate(items, earlier.count):
-            if earlier.waiting and isinstance(item, ts.ToolResult) and item.name is None:
-                assert whole.get(at) == found.get(at)
+    format_, rng = ts.get_format(name), random.Random(1)
+    for _ in range(500):
+        items = [ts.User(content=[ts.Text(text="Hi")]), *random_items(rng, 0, 5)]
+        prompt, before = format_.prompt(request_of(items), thinking=False), 0
+        for _ in range(rng.randrange(1, 3)):
+            before = len(items)
+            prompt, new = extended(prompt, random_items(rng, 1, 5))
+            items = [*items, *new]
+        whole = format_.prompt(request_of(items), thinking=False)
+        for at in range(before, len(items)):
+            if isinstance(items[at], ts.ToolResult):
+                assert shown(whole, at) == shown(prompt, at)
 
 
 def test_the_next_id_is_the_first_that_no_call_has() -> None:
+    """In a prompt that opens a call, rendered from the start or extended again and again."""
     rng = random.Random(2)
-    for _ in range(3000):
-        earlier, items = random_session(rng)
-        earlier = earlier.then(items)
-        calls = [item for item in earlier.all() if isinstance(item, ts.ToolCall)]
-        number = len(calls) + 1
-        while f"call_auto_{number:03d}" in {call.id for call in calls}:
-            number += 1
-        assert f"call_auto_{number:03d}" == earlier.next_id()
+    for _ in range(200):
+        items = random_items(rng, 0, 5)
+        prompt, said = forced(*items), items
+        for _ in range(rng.randrange(1, 4)):
+            calls = [item for item in said if isinstance(item, ts.ToolCall)]
+            number = len(calls) + 1
+            while f"call_auto_{number:03d}" in {call.id for call in calls}:
+                number += 1
+            assert f' id="call_auto_{number:03d}"' in prompt.prefill
+            parser, new = prompt.parser(), random_items(rng, 1, 5)
+            response = ts.fold(parser.feed(CALL + CLOSING) + parser.close())
+            longer = prompt.extend(response, new)
+            assert longer is not None
+            prompt, said = longer, [*said, *response.items, *new]

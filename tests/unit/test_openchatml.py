@@ -27,9 +27,6 @@ from tests.openchatml import (
     user,
 )
 from turnscript.core.json_text import json_of
-from turnscript.engine.escape import Escape
-from turnscript.engine.layout import layout_of, speaker_at
-from turnscript.engine.spans import Writer
 from turnscript.grammar.rest import matches
 
 PROMPTS: list[dict[str, Any]] = json.loads((GOLDEN / "prompts.json").read_text())
@@ -439,9 +436,8 @@ def test_the_thought_of_an_api_is_a_reason() -> None:
 
 def test_the_opening_of_a_turn_costs_nothing_for_the_turns_before() -> None:
     def opening(count: int) -> Callable[[], object]:
-        items: list[ts.Item] = [ts.User()] * count
-        layout, out = layout_of(FORMAT.document), Writer(Escape(), archive=False)
-        return lambda: [speaker_at(layout, items, at, out) for at in range(count)]
+        request = request_of(*[ts.User()] * count)
+        return lambda: FORMAT.render(request)
 
     assert_grows_below(9, opening, 4_000, 16_000, least=0.005)
 

@@ -1,21 +1,30 @@
-"""Owns checks of the scanner by itself: a literal is found at its place, however long the text before it is."""
+"""Owns checks of the search for literals: one is found at its place, however long the text before it is."""
 
 import pytest
 
-from turnscript.engine.escape import Escape
-from turnscript.engine.scanner import Scanner
+import turnscript as ts
+from turnscript.core.events import PartDelta
 
 LITERALS = ("</think>", "\n</think>", "```", "\n\nUser:")
+
+
+def parser_of(stop: list[str]) -> ts.TurnParser:
+    """A parser of answers that end with any of these."""
+    return ts.get_format("batuta-chatml").parser([], stops=stop)
+
+
+def told(parser: ts.TurnParser, text: str) -> str:
+    """What is certain to be content, once a text has come."""
+    return "".join([event.text for event in parser.feed(text) if isinstance(event, PartDelta)])
 
 
 @pytest.mark.parametrize("literal", LITERALS)
 @pytest.mark.parametrize("near", [0, 60, 64, 4096, 8192])
 def test_a_literal_is_found_behind_any_text(literal: str, near: int) -> None:
-    scanner = Scanner(dict.fromkeys(LITERALS))
     for length in range(max(near - 12, 0), near + 12):
-        match = scanner.find("." * length + literal + "." * 99, 0, closing=False)
-        assert match is not None
-        assert (length, literal) == (match.start(), match[0])
+        parser = parser_of([*LITERALS])
+        assert "." * length == told(parser, "." * length + literal + "." * 99)
+        assert literal == parser.client_stop
 
 
 LONG = "".join(chr(97 + place % 7) for place in range(3000))
@@ -26,30 +35,21 @@ LONG = "".join(chr(97 + place % 7) for place in range(3000))
 def test_a_literal_of_any_length_is_found_in_any_pieces(length: int, begins: str) -> None:
     literal = LONG[: length - 1] + "."
     text = f"{begins}!{begins}{literal}"
-    expected = text.index(literal)
     for size in (1, 40, len(text)):
-        scanner, held, told = Scanner({literal: None}), "", 0
-        for at in range(0, len(text), size):
-            held += text[at : at + size]
-            if scanner.find(held, 0, closing=False) is not None:
-                break
-            kept = scanner.hold(held, 0)
-            told, held = told + kept, held[kept:]
-        match = scanner.find(held, 0, closing=True)
-        assert match is not None
-        assert expected == told + match.start()
+        parser = parser_of([literal])
+        pieces = [told(parser, text[at : at + size]) for at in range(0, len(text), size)]
+        assert text[: text.index(literal)] == "".join(pieces)
+        assert literal == parser.client_stop
 
 
 def test_a_beginning_of_any_length_waits_and_nothing_else_does() -> None:
-    scanner = Scanner(dict.fromkeys((LONG, LONG[7:] + "!", "<tag>")))
     for length in range(1, len(LONG), 53):
-        assert 3 == scanner.hold("<x>" + LONG[:length], 0)
-        told = f"<x>{LONG[:length]}?"
-        assert len(told) == scanner.hold(told, 0)
+        parser = parser_of([LONG, LONG[7:] + "!", "<tag>"])
+        assert "<x>" == told(parser, f"<x>{LONG[:length]}")
+        assert f"{LONG[:length]}?" == told(parser, "?")
 
 
 @pytest.mark.parametrize("slashes", [1, 500, 501, 4000])
 def test_backslashes_behind_a_lead_wait_only_while_they_may_be_an_escape(slashes: int) -> None:
-    scanner: Scanner[None] = Scanner({"<tag>": None}, Escape(("<", ("tag>",))))
     text = "<" + "\\" * slashes
-    assert (0 if slashes <= 500 else len(text)) == scanner.hold(text, 0)
+    assert ("" if slashes <= 500 else text) == told(parser_of([]), text)

@@ -14,7 +14,6 @@ from tests import corpora
 from tests.modelfiles import folder
 from tests.templates import Body, Template, chat, parsed, with_objects
 from turnscript.detection import detect_told
-from turnscript.engine.texts import PlainText
 from turnscript.export.jinja import format_of_template
 from turnscript.tableio import read_formats
 from turnscript.tableio.bodies import BODIES, TOOL_LISTS
@@ -78,19 +77,6 @@ def test_strict_lets_a_template_pass_that_writes_all_alike() -> None:
     [format_] = read_formats(LABELS, {})
     assert [] == format_.jinja(strict=True).losses
     assert "Q:1 + 1\n\nA:" == Template(format_.jinja().value).render(asked("1 + 1"))
-
-
-class Shout(PlainText):
-    """A payload that no template knows."""
-
-
-def test_a_payload_that_no_template_can_write_is_refused() -> None:
-    format_ = ts.get_format("gemma")
-    user, model = format_.document.turns
-    shouting = replace(user, segments=(replace(user.segments[0], body=Shout()), *user.segments[1:]))
-    strange = replace(format_, document=replace(format_.document, turns=(shouting, model)))
-    with pytest.raises(ts.Unsupported, match="a chat template cannot carry payloads of the shape Shout"):
-        strange.jinja()
 
 
 @pytest.mark.parametrize("option", ["strip-prompt", "tool-instructions", "ids-always", "merge-turns"])

@@ -3,7 +3,7 @@
 import doctest
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,8 @@ from tests.conformance.test_format_laws import check_inverse
 from turnscript.convert.registry import is_format, load_formats
 from turnscript.core.clues import Clue
 from turnscript.core.conversation import Item, text_content
-from turnscript.engine import table as engine_table
-from turnscript.formats.format import Format
-from turnscript.tableio import InvalidFormat, bodies, dump_format, prompts, read_formats
-from turnscript.tableio.keys import document_keys, keys_of
+from turnscript.tableio import bodies, dump_format, prompts, read_formats
+from turnscript.tableio.keys import Key, document_keys, keys_of
 from turnscript.tableio.structs import data_of
 from turnscript.tableio.writing import write_toml
 
@@ -33,7 +31,7 @@ DOC = (ROOT / "docs" / "toml-formats.md").read_text(encoding="utf-8")
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def load(text: str) -> list[Format]:
+def load(text: str) -> list[ts.Format]:
     return read_formats(text, {name: ts.get_format(name) for name in ts.formats()})
 
 
@@ -50,7 +48,7 @@ def texts(items: Sequence[Item]) -> list[str]:
     return [text_content(getattr(item, "content", [])) for item in items]
 
 
-def same_behaviour(first: Format, second: Format) -> None:
+def same_behaviour(first: ts.Format, second: ts.Format) -> None:
     """Assert that two formats write, ask, stop and read alike, for every conversation of the corpus."""
     assert (first.stops, first.special_tokens) == (second.stops, second.special_tokens)
     for name in corpora.names():
@@ -100,7 +98,7 @@ def test_a_format_that_changes_nothing_is_the_one_that_it_is_based_on(name: str)
 
 def test_clues_are_written_too() -> None:
     clue = Clue(evidence="name", pattern=r"my[\d]+", reason="so it is", also=("x",), order=3)
-    format_ = Format("mine", "Mine", ts.get_format(ts.formats()[0]).document, (clue,))
+    format_ = ts.Format("mine", "Mine", ts.get_format(ts.formats()[0]).document, (clue,))
     assert (clue,) == load(dump_format(format_))[0].clues
 
 
@@ -176,10 +174,16 @@ def test_python_does_what_the_page_shows(monkeypatch: pytest.MonkeyPatch) -> Non
     assert 0 == doctest.DocTestRunner().run(test, out=output.append).failed, "".join(output)
 
 
+def names_of(keys: Mapping[str, Key]) -> Iterator[str]:
+    """The names of keys, and of those in the tables that stand at them."""
+    for name, key in keys.items():
+        yield name
+        if key.type.form in ("table", "tables"):
+            yield from names_of(keys_of(key.type.inner))
+
+
 def test_the_page_names_every_key_body_and_option() -> None:
-    structs = [engine_table.Attribute, engine_table.Group, engine_table.Segment, engine_table.Turn, Clue]
-    structs += [engine_table.Section, engine_table.ToolsPlace, engine_table.Flags, engine_table.Generation]
-    words = {key for struct in structs for key in keys_of(struct)} | set(document_keys())
+    words = {*names_of(document_keys())}
     shapes = {**bodies.BODIES, **bodies.TOOL_LISTS}
     words |= {*shapes, *bodies.SHAPES, *prompts.KEYS}
     words |= {option for made, _ in shapes.values() for option in bodies.options_of(made)}
@@ -217,7 +221,7 @@ def test_the_same_file_gives_the_same_format_until_it_changes(tmp_path: Path) ->
 
 def test_a_file_with_several_formats_needs_a_name() -> None:
     path = str(ROOT / "examples" / "formats" / "changed.toml")
-    with pytest.raises(InvalidFormat, match=r"declares 2 formats; say which: .*#goose-paren or .*#chatml-quiet"):
+    with pytest.raises(ts.InvalidFormat, match=r"declares 2 formats; say which: .*#goose-paren or .*#chatml-quiet"):
         ts.get_format(path)
     with pytest.raises(ts.UnknownName, match="did you mean 'chatml-quiet'"):
         ts.get_format(f"{path}#chatml-quite")
@@ -225,13 +229,13 @@ def test_a_file_with_several_formats_needs_a_name() -> None:
 
 
 def test_a_file_that_cannot_be_read_is_told_with_its_name(tmp_path: Path) -> None:
-    with pytest.raises(InvalidFormat, match=r"cannot read the format file .*none\.toml: No such file"):
+    with pytest.raises(ts.InvalidFormat, match=r"cannot read the format file .*none\.toml: No such file"):
         ts.get_format(str(tmp_path / "none.toml"))
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(InvalidFormat, match="it is not UTF-8 text"):
+    with pytest.raises(ts.InvalidFormat, match="it is not UTF-8 text"):
         ts.get_format(str(tmp_path / "bytes.toml"))
     (tmp_path / "bad.toml").write_text(TAGGED.replace("close", "closes", 1), encoding="utf-8")
-    with pytest.raises(InvalidFormat, match=r"format\[0\]\.turn\[0\]\.closes: unknown key.*\(in .*bad\.toml\)"):
+    with pytest.raises(ts.InvalidFormat, match=r"format\[0\]\.turn\[0\]\.closes: unknown key.*\(in .*bad\.toml\)"):
         ts.get_format(str(tmp_path / "bad.toml"))
     for name in ("my.tom", "#x", "x#my.toml.bak", "my.toml#"):
         with pytest.raises(ts.UnknownName):
@@ -344,10 +348,10 @@ def test_without_takes_away_what_the_base_has() -> None:
     assert ["assistant", "tool_call"] == [one["kind"] for one in mine["turn"][2]["segment"]]
     assert {"assistant tool_call": "\n", "tool_call tool_call": "\n"} == mine["joints"]
     with pytest.raises(
-        InvalidFormat, match=r"format\[1\]\.without\[0\]: cannot take away 'turn.tol'; did you mean 'turn.tool'"
+        ts.InvalidFormat, match=r"format\[1\]\.without\[0\]: cannot take away 'turn.tol'; did you mean 'turn.tool'"
     ):
         based('without = ["turn.tol"]\n')
-    with pytest.raises(InvalidFormat, match=r"format\[0\]\.without: unknown key"):
+    with pytest.raises(ts.InvalidFormat, match=r"format\[0\]\.without: unknown key"):
         load(TAGGED.replace("separator", 'without = ["tools"]\nseparator'))
 
 
@@ -359,12 +363,14 @@ def test_a_turn_without_a_closing_ends_before_a_separator_and_the_next_opening()
     text = str(mine.render(request).value)
     assert text.startswith("<user>\na\n\n<assistant>\nb\n</assistant>\n<user>")
     assert ["a\n", "b", "<user>\nc", "d"] == texts(mine.parse(text).items)
-    with pytest.raises(InvalidFormat, match="where contents are flattened, that takes a `separator` with a blank line"):
+    with pytest.raises(
+        ts.InvalidFormat, match="where contents are flattened, that takes a `separator` with a blank line"
+    ):
         load(table.replace("separator", "flattened = true\nseparator"))
 
 
 def test_a_fault_in_what_is_inherited_names_the_base() -> None:
-    with pytest.raises(InvalidFormat) as caught:
+    with pytest.raises(ts.InvalidFormat) as caught:
         based('[[format.turn]]\nrole = "user"\nopen = "<tool>\\n"\n')
     assert ("tagged.turn[3].open", True) == (caught.value.path, "format[1].turn[0].open" in str(caught.value))
 
@@ -391,7 +397,7 @@ thinking_suffix_extended = " think a lot"
 """
 
 
-def prompts_of(text: str) -> Format:
+def prompts_of(text: str) -> ts.Format:
     [format_] = load(f"[prompts]\n{text}\n" if not text.startswith("[") else text)
     return format_
 
@@ -508,7 +514,7 @@ PROMPT_FAULTS = {
 def test_a_fault_of_the_section_is_told_with_its_key(text: str) -> None:
     """R-A-19, R-G-23: what cannot be obeyed is refused."""
     key, words = PROMPT_FAULTS[text]
-    with pytest.raises(InvalidFormat) as caught:
+    with pytest.raises(ts.InvalidFormat) as caught:
         prompts_of(text)
     assert f"prompts.{key}".rstrip(".") == caught.value.path
     assert words in str(caught.value)
