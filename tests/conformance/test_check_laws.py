@@ -126,7 +126,7 @@ def test_what_is_refused_has_a_fault_and_what_has_none_is_read_alike(
     note(transcript)
     request, findings = format_.check(transcript)
     lines = transcript.split("\n")
-    assert all(one.column <= len(lines[one.line - 1]) + 1 for one in findings.all)
+    assert all(1 <= one.line and 1 <= one.column <= len(lines[one.line - 1]) + 1 for one in findings.all)
     faults = [one for one in findings.all if one.kind == "fault"]
     try:
         read = format_.parse(transcript)
