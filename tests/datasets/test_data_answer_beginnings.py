@@ -21,8 +21,6 @@ from turnscript.datasets.ordercheck import CALL_ALONE, SHOWN_ANEW
 from turnscript.datasets.sample_checks import Checker
 from turnscript.datasets.tokenizers import get_tokenizer
 from turnscript.datasets.train import Train, parse_train
-from turnscript.engine.replay import Generated
-from turnscript.formats.format import Format
 from turnscript.tableio import dump_format
 
 UNIVERSAL = ts.get_format("rwkv-universal")
@@ -170,12 +168,12 @@ def test_losses_and_errors_stand_where_they_did_in_the_conversation() -> None:
     assert [""] * 4 == [item.at for item in request.items]
 
 
-def responses(format_: Format, request: ts.Request) -> Iterator[tuple[int, int, str, ts.Response, ts.Prompt]]:
+def responses(format_: ts.Format, request: ts.Request) -> Iterator[tuple[int, int, str, ts.Response, ts.Prompt]]:
     """A session as a server has it: each turn is prompted, with the turns before as they were generated, and the model
     writes what was trained: where a turn begins and ends, what was written, what was read, and the prompt."""
     text = text_of(format_, request)
     encoder = Encoder(format_, get_tokenizer("bytes"), Train(), end=False)
-    replays: list[tuple[int, int, Generated]] = []
+    replays: list[tuple[int, int, ts.Generated]] = []
     for start, end in turns_of(request.items):
         thinks = isinstance(request.items[start], ts.Thinking)
         prompt = format_.prompt(asked(request, start), thinking=thinks, replays=replays)
@@ -225,7 +223,7 @@ def test_a_server_goes_on_from_what_was_trained_byte_for_byte(name: str) -> None
             assert behind == len(request.items) or text.startswith(longer.text)
 
 
-def dialect(*changes: tuple[str, str]) -> Format:
+def dialect(*changes: tuple[str, str]) -> ts.Format:
     """The Universal template under another name, and with other words."""
     text = dump_format(UNIVERSAL).replace('name = "rwkv-universal"', 'name = "mine"', 1)
     for before, after in changes:

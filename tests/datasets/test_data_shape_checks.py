@@ -22,7 +22,6 @@ from turnscript.datasets.preparation import encoder_of
 from turnscript.datasets.problems import Problem
 from turnscript.datasets.sample_checks import Checker, SampleCounts
 from turnscript.datasets.verify import verify
-from turnscript.engine.read import settles
 
 TEXTS = [
     ("Hi", "Hello!"),
@@ -321,18 +320,11 @@ def test_a_text_without_the_beginning_of_a_tag_is_read_as_it_stands(parts: list[
     texts = ["".join(part) for part in parts]
     request = example_of(*texts).request
     format_ = get_format("rwkv-universal")
-    tag = settles(format_.document, "<<USER>>\n", "\n<<USER_END>>")
-    assert "<<" == tag
     text = format_.render(request).value
     assert isinstance(text, str)
-    plain = not any(tag in one for one in texts)
+    plain = not any("<<" in one for one in texts)
     assert not plain or text == f"<<USER>>\n{texts[0]}\n<<USER_END>>\n\n<<ASSISTANT>>\n{texts[1]}\n<<ASSISTANT_END>>"
     assert request.items == format_.parse(text).items
-
-
-def test_where_more_decides_how_a_text_is_read_nothing_settles_it() -> None:
-    assert "" == settles(get_format("rwkv-universal").document, "<<USER>>", "\n<<USER_END>>")
-    assert "" == settles(get_format("rwkv-goose").document, "\n", "\n")
 
 
 @pytest.mark.parametrize(

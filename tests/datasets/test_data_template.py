@@ -1,7 +1,7 @@
 """Owns the checks of rows that a model's own chat template writes: their ids, what is trained, what is told of them."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from turnscript.datasets.form import Example
 from turnscript.datasets.plan import Plan
 from turnscript.datasets.preparation import encoder_of, load_prepared
 from turnscript.datasets.verify import verify
-from turnscript.engine.spans import ITEM, TRAINABLE
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "chat_template.jinja"
 BY_NAME = {path.stem: path for path in SAMPLES}
@@ -95,23 +94,26 @@ def test_what_is_trained_of_a_turn_begins_where_its_prompt_ends(template: Path, 
     for conversation in conversations():
         request = request_of(conversation)
         try:
-            out = format_.write(request)
+            spans = format_.spans(request)
         except ts.TurnscriptError:
             continue
-        texts, marks = out.flat()
-        text = "".join(texts)
+        text = "".join(span.text for span in spans)
         for first, end in turns_of(request.items):
             asked = ts.Request(conversation=ts.Conversation(items=request.items[:first], tools=request.tools))
             prompts = [one for one in prompts_of(format_, asked) if text.startswith(one)]
-            own = [sum(map(len, texts[:at])) for at, mark in enumerate(marks) if trained(mark, first, end)]
+            own = [at for at, span in placed(spans) if span.trainable and first <= span.item < end]
             if first and prompts and own:
                 led += 1
                 assert (conversation.name, first, max(map(len, prompts))) == (conversation.name, first, own[0])
     assert led > 40
 
 
-def trained(mark: int, first: int, end: int) -> bool:
-    return bool(mark & TRAINABLE) and first <= mark // ITEM < end
+def placed(spans: Sequence[ts.Span]) -> Iterator[tuple[int, ts.Span]]:
+    """Each span with where it begins."""
+    at = 0
+    for span in spans:
+        yield at, span
+        at += len(span.text)
 
 
 def prompts_of(format_: ts.Format, request: ts.Request) -> Iterator[str]:

@@ -38,8 +38,6 @@ from turnscript.core.conversation import (
     User,
     text_content,
 )
-from turnscript.engine.prompt import Prompt
-from turnscript.formats.format import Format
 from turnscript.gateway.config import Config
 
 _MARK = "Where does this end"
@@ -95,7 +93,7 @@ class Spoken:
 class Speaker:
     """A model server. `said`: everything so far. A turn after the last one is an error, in the test and on the wire."""
 
-    def __init__(self, format_: Format, tools: Sequence[Tool] = (), wire: Wire = WIRES["completions"]) -> None:
+    def __init__(self, format_: ts.Format, tools: Sequence[Tool] = (), wire: Wire = WIRES["completions"]) -> None:
         self.format = format_
         self.tools = list(tools)
         self.wire = wire
@@ -175,7 +173,7 @@ def _cut(let: str) -> list[str]:
 # The text of a turn.
 
 
-def written(format_: Format, prompt: str, turn: Turn, tools: Sequence[Tool]) -> str:
+def written(format_: ts.Format, prompt: str, turn: Turn, tools: Sequence[Tool]) -> str:
     """What a model writes behind a prompt, with the stop string that it ends in and a little behind it."""
     like, thinks = _like(format_, prompt, turn.items, tools)
     items = list(turn.items)
@@ -194,7 +192,7 @@ def written(format_: Format, prompt: str, turn: Turn, tools: Sequence[Tool]) -> 
     raise Unspeakable(f"{format_.name} has no turn of {[item.kind for item in items]} behind {prompt[-40:]!r}")
 
 
-def speakable(format_: Format, items: Sequence[Item], tools: Sequence[Tool] = ()) -> bool:
+def speakable(format_: ts.Format, items: Sequence[Item], tools: Sequence[Tool] = ()) -> bool:
     """Whether a model can write the items in one turn, after the user's."""
     try:
         written(format_, format_.prompt(_request([_user()], tools)).text, Turn(items), tools)
@@ -211,7 +209,7 @@ def _request(items: list[Item], tools: Sequence[Tool]) -> Request:
     return Request(conversation=ts.Conversation(items=items, tools=list(tools)))
 
 
-def _like(format_: Format, prompt: str, items: Sequence[Item], tools: Sequence[Tool]) -> tuple[Prompt, bool]:
+def _like(format_: ts.Format, prompt: str, items: Sequence[Item], tools: Sequence[Tool]) -> tuple[ts.Prompt, bool]:
     """The prompt of a small conversation that ends as a prompt does, and whether it opens a thought."""
     contexts: list[list[Item]] = [[_user()]]
     if tools:
@@ -224,7 +222,7 @@ def _like(format_: Format, prompt: str, items: Sequence[Item], tools: Sequence[T
         *([ToolChoice(mode="required")] if tools else []),
         *[ToolChoice(mode="named", name=n) for n in names],
     ]
-    best: tuple[int, Prompt, bool] | None = None
+    best: tuple[int, ts.Prompt, bool] | None = None
     for context, thinks, choice, prefill in itertools.product(contexts, (False, True), choices, prefills):
         if thinks and (choice is not None or prefill is not None):
             continue
@@ -258,7 +256,7 @@ def _numbered(items: Sequence[Item]) -> Iterator[list[Item]]:
         yield [*items[: calls[0]], named, *items[calls[0] + 1 :]]
 
 
-def _behind(format_: Format, like: Prompt, items: Sequence[Item]) -> str | None:
+def _behind(format_: ts.Format, like: ts.Prompt, items: Sequence[Item]) -> str | None:
     """What the format writes for the items behind a prompt, and the beginning of what follows them."""
     said_before = [item for item in like.request.items if not (isinstance(item, Assistant) and item.open)]
     whole = _request([*said_before, *items, User(content=[Text(text=_NEXT)])], like.request.tools)
@@ -274,7 +272,7 @@ def _behind(format_: Format, like: Prompt, items: Sequence[Item]) -> str | None:
     return behind[len(shared) :].lstrip("\n") if shared else None
 
 
-def _kinds(like: Prompt, begun: str) -> list[str]:
+def _kinds(like: ts.Prompt, begun: str) -> list[str]:
     parser = like.parser()
     response = ts.fold(parser.feed(begun) + parser.close("stop"))
     return [item.kind for item in response.items]

@@ -14,7 +14,6 @@ import turnscript as ts
 from tests.every import every
 from turnscript.core.conversation import Request, Thinking
 from turnscript.core.errors import UnknownName
-from turnscript.engine.prompt import Prompt
 from turnscript.gateway.forcing import sampling, structured
 from turnscript.gateway.hygiene import Cleaned, clean, unread
 from turnscript.gateway.offers import Offer, offer, reordered, tool_order
@@ -42,7 +41,7 @@ def offers(name: str, format_name: str) -> list[tuple[Cleaned, Offer]]:
     return made
 
 
-def prompts(name: str, format_name: str) -> list[Prompt]:
+def prompts(name: str, format_name: str) -> list[ts.Prompt]:
     """The prompts of a session. A session whose client sends thoughts back is one in which the model thinks."""
     format_ = ts.get_format(format_name)
     made = []
@@ -54,7 +53,7 @@ def prompts(name: str, format_name: str) -> list[Prompt]:
     return made
 
 
-def said(prompt: Prompt) -> str:
+def said(prompt: ts.Prompt) -> str:
     """A prompt up to the last thing that was said, without what follows it before the answer.
 
     White space may be left to the model, and a word that asks for thinking stands only behind the last message.

@@ -16,7 +16,6 @@ from tests.gateway.speaker import Speaker, Talk, call, prompt_of, speaking, text
 from tests.gateway.stage import NO_TLS
 from tests.sdks import async_openai_sdk, openai_sdk
 from turnscript.apis.api import Api
-from turnscript.engine.files import Fill
 
 pytestmark = pytest.mark.usefixtures("speaker")
 ASK: Any = [{"role": "user", "content": "Hello"}]
@@ -349,7 +348,7 @@ def test_paths_with_and_without_a_version_are_served_with_either_header(
 @pytest.mark.parametrize("order", ["", "spm", "rwkv"])
 def test_a_text_with_a_hole_is_filled_in_the_order_that_is_told_and_can_be_set(order: str) -> None:
     speaker = Speaker(ts.get_format("openchatml"))
-    fill = speaker.format.fill_prompt(Fill("def add(", "    return a + b\n"), order=order)
+    fill = speaker.format.fill_prompt(ts.Fill("def add(", "    return a + b\n"), order=order)
     with speaking(speaker, fill_order=order or None) as talk, openai_sdk(talk.url) as sdk:
         for stream in (False, True):
             speaker.say(raw=f"a, b):\n{fill.stops[0]}more")

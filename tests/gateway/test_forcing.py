@@ -33,7 +33,6 @@ from turnscript.core.errors import InvalidRequest
 from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
 from turnscript.core.json_text import json_of
 from turnscript.core.presets import get_preset
-from turnscript.engine.layout import layout_of
 from turnscript.gateway.forcing import (
     UNLIMITED,
     Fit,
@@ -183,13 +182,15 @@ def test_every_format_takes_what_is_planned(format_name: str) -> None:
     plan = plan_thinking(asked, format_)
     assert can_think(format_) is plan.opens
     prompt = format_.prompt(asked, thinking=plan.opens)
-    layout = layout_of(format_.document)
-    thought, answer = (layout.places[kind] for kind in (format_.document.generation.thinking_kind, "assistant"))
+    thought = [one for one in format_.document.model_turn.segments if one.kind == "thinking"][-1]
     opening = f"{thought.open}{thought.head_end}".strip()
+    said = ts.Conversation([*asked.items, Thinking(content=[Text("hm")]), Assistant(content=[Text("Hello")])])
+    whole = str(format_.remembering().render(ts.Request(conversation=said)).value)
+    behind = whole.rpartition("hm")[2].rpartition("Hello")[0].removeprefix(thought.close)
     begun = next(size for size in range(len(opening), 0, -1) if prompt.text.rstrip().endswith(opening[:size]))
     parser = prompt.parser()
     events = [*parser.feed(f"{opening[begun:]}\n{'hm' * 50}"), *parser.feed(closing(format_))]
-    events += [*parser.feed(f"{layout.glue(thought, answer).text}Hello"), *parser.close()]
+    events += [*parser.feed(f"{behind}Hello"), *parser.close()]
     assert ["thinking", "assistant"] == [item.kind for item in fold(events).items]
 
 

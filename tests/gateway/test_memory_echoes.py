@@ -12,8 +12,6 @@ from tests.conformance.test_replay_laws import SESSION, texts_of
 from tests.gateway import echo
 from tests.gateway.echo import ECHOES, Body, Echo
 from turnscript.core.conversation import text_content
-from turnscript.engine.prompt import Prompt
-from turnscript.formats.format import Format
 from turnscript.gateway.database import Bounds, Database
 from turnscript.gateway.meaning import Beginning, beginning_of
 from turnscript.gateway.memory import SCHEMA, Memory, Recalled
@@ -25,17 +23,17 @@ PAIRS = [(api, one) for api, several in ECHOES.items() for one in several]
 class Gateway:
     """As much of the gateway as memory needs, with a model that says what it is told to."""
 
-    def __init__(self, memory: Memory, api: str, format_: Format, thinking: bool = False) -> None:
+    def __init__(self, memory: Memory, api: str, format_: ts.Format, thinking: bool = False) -> None:
         self.memory, self.api, self.format, self.thinking = memory, ts.get_api(api), format_, thinking
         self.calls = 0
 
-    async def ask(self, body: Body) -> tuple[Prompt, Recalled, ts.Request]:
+    async def ask(self, body: Body) -> tuple[ts.Prompt, Recalled, ts.Request]:
         """The prompt of a request."""
         request = self.api.parse_request(body)
         recalled = await self.memory.recall("scope", request)
         return self.format.prompt(request, thinking=self.thinking, replays=recalled.replays), recalled, request
 
-    async def answer(self, body: Body, text: str, finish: str | None = None) -> tuple[Prompt, Recalled, Body]:
+    async def answer(self, body: Body, text: str, finish: str | None = None) -> tuple[ts.Prompt, Recalled, Body]:
         """The prompt and the answer whose text a model has generated."""
         prompt, recalled, request = await self.ask(body)
         parser = prompt.parser()
@@ -69,7 +67,7 @@ def new_messages(api: str, answer: Body, items: list[ts.Item]) -> list[Body]:
     return [echo.user(api, said[0] if said else "go on")]
 
 
-def thoughtful(format_: Format, texts: list[str]) -> list[str]:
+def thoughtful(format_: ts.Format, texts: list[str]) -> list[str]:
     """The same texts, each behind a thought."""
     document = format_.document
     begin = ">\n" if format_.prompt(ts.Request(), thinking=True).text.endswith("<think") else ""
@@ -123,10 +121,10 @@ WRITTEN = f"hm, so\n</think>\n\nI will look. \n{CALL}"
 TOOLS = [{"name": "get_weather", "input_schema": {"type": "object", "properties": {}}}]
 
 
-def second_prompt(api: str, change: Callable[[list[Body]], list[Body]], way: Echo) -> tuple[Prompt, Recalled, str]:
+def second_prompt(api: str, change: Callable[[list[Body]], list[Body]], way: Echo) -> tuple[ts.Prompt, Recalled, str]:
     """The prompt after an answer with a thought, a text and a call, which a client sends back in its way, changed."""
 
-    async def session() -> tuple[Prompt, Recalled, str]:
+    async def session() -> tuple[ts.Prompt, Recalled, str]:
         gateway = Gateway(Memory(), api, ts.get_format(CHATML), thinking=True)
         messages = [echo.user(api, "Weather?")]
         prompt, _, answer = await gateway.answer(echo.asking(api, messages, TOOLS), WRITTEN)

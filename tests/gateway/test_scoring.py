@@ -13,8 +13,6 @@ from turnscript.backends.backend import Piece
 from turnscript.core.conversation import Assistant, Item, Request, Text, User, text_content
 from turnscript.core.errors import TurnscriptError
 from turnscript.core.logprobs import TokenLogprob
-from turnscript.engine.prompt import Prompt
-from turnscript.formats.format import Format
 from turnscript.gateway.checks import PASS, CallGate, CallPolicy
 from turnscript.gateway.generation import Blanks, Controls, Generation
 from turnscript.gateway.naming import CallIds
@@ -30,7 +28,7 @@ TURNS: list[list[Item]] = [
 WORDS = ["Hello é", "字👍 ", " ", "\n", "\n\n", "a <b> ", "It is so. ", "`code`", '{"a":1}']
 
 
-def prompts(format_: Format) -> list[Prompt]:
+def prompts(format_: ts.Format) -> list[ts.Prompt]:
     """A prompt that says nothing of thoughts, one that opens one and one that does not."""
     request = Request()
     request.conversation.items.append(User(content=[Text(text="Hello")]))
@@ -38,7 +36,7 @@ def prompts(format_: Format) -> list[Prompt]:
     return [format_.prompt(request, thinking=thinking) for thinking in (None, True, False)]
 
 
-def said(format_: Format, prompt: Prompt, items: list[Item]) -> str:
+def said(format_: ts.Format, prompt: ts.Prompt, items: list[Item]) -> str:
     """What a model writes; nothing where the format has no such turn."""
     try:
         return written(format_, prompt.text, Turn(items), [WEATHER])
@@ -46,7 +44,7 @@ def said(format_: Format, prompt: Prompt, items: list[Item]) -> str:
         return ""
 
 
-def fragments(format_: Format, prompt: Prompt, draw: random.Random) -> list[str]:
+def fragments(format_: ts.Format, prompt: ts.Prompt, draw: random.Random) -> list[str]:
     """Turns of a format, whole and cut anywhere, and words."""
     found = list(WORDS)
     for items in TURNS:
@@ -56,7 +54,7 @@ def fragments(format_: Format, prompt: Prompt, draw: random.Random) -> list[str]
     return found
 
 
-def generate(prompt: Prompt, tokens: list[str], draw: random.Random) -> Generation:
+def generate(prompt: ts.Prompt, tokens: list[str], draw: random.Random) -> Generation:
     """The generation of some tokens, which come one by one or several at once."""
     policy = draw.choice([PASS, CallPolicy(action="text"), None])
     gate = CallGate([WEATHER], policy) if policy is not None else None
