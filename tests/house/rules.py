@@ -20,6 +20,7 @@ EXTRAS = frozenset({"cli", "playground", "gateway", "datasets"})
 # These find formats by listing packages and may read files; what lies below them is pure computation.
 ABOVE_CONTRACTS = EXTRAS | {"__init__", "__main__", "convert", "detection", "gguf", "reference", "registry", "tableio"}
 THIRD_PARTY = frozenset({"msgspec"})
+ENGINE = "turnscript.engine"
 # A model's own chat template needs jinja2, an extra: only what is loaded with the first template imports it.
 OF_TEMPLATES = PurePosixPath("src/turnscript/engine/template")
 TEMPLATE_ENGINE = frozenset({"jinja2"})
@@ -268,6 +269,17 @@ def _dotted(path: PurePosixPath) -> str:
 
 def _inside(name: str, package: str) -> bool:
     return name == package or name.startswith(f"{package}.")
+
+
+def inner_modules(module: Module) -> Iterator[str]:
+    """A test speaks to what users have, so that the engine may be built anew under it: it imports no module of that,
+    and names none in a text."""
+    for statement, name in _imports(module):
+        if _inside(name, ENGINE):
+            yield module.at(statement, f"imports {name}: show it by what a user can do")
+    for node in module.nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(f"{ENGINE}."):
+            yield module.at(node, f"names {node.value}: show it by what a user can do")
 
 
 def wrong_exports(package: ModuleType) -> Iterator[str]:

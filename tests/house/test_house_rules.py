@@ -48,6 +48,7 @@ def test_every_module_keeps_the_rules() -> None:
         kept = EVERYWHERE + IN_THE_PACKAGE if packaged else EVERYWHERE
         found += [fault for rule in kept for fault in rule(module)]
         found += rules.stray_names(module, owners) if packaged else ()
+        found += rules.inner_modules(module) if module.path.parts[0] == "tests" else ()
         found += rules.inner_parts(module, own) if packaged else ()
     assert [] == found
 
@@ -251,6 +252,25 @@ def test_an_inner_part_of_a_library_is_found(source: str) -> None:
 def test_public_means_and_what_the_package_keeps_for_itself_may_be_used(source: str) -> None:
     module = Module.of("src/turnscript/gateway/server.py", source)
     assert [] == list(rules.inner_parts(module, rules.names_of([module])))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import turnscript.engine.scanner",
+        "from turnscript.engine import scanner",
+        "def f():\n    from turnscript.engine.template.program import Program\n",
+        "recent = import_module('turnscript.engine.recent')",
+        "monkeypatch.setattr('turnscript.engine.recent.MB', 1)",
+    ],
+)
+def test_a_test_of_a_module_of_the_engine_is_found(source: str) -> None:
+    assert 1 == len(faults(rules.inner_modules, "tests/unit/test_scanner.py", source))
+
+
+@pytest.mark.parametrize("source", ["import turnscript as ts", "from turnscript.core import events", "x = 'engine'"])
+def test_what_users_have_and_other_rooms_may_be_imported(source: str) -> None:
+    assert [] == faults(rules.inner_modules, "tests/unit/test_scanner.py", source)
 
 
 def test_a_gzip_that_holds_the_time_is_found() -> None:
