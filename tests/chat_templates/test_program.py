@@ -2,127 +2,30 @@
 
 import pickle
 import sys
+import tomllib
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import turnscript as ts
 from tests.chat_templates import reading_samples
 from tests.chat_templates.loading import loaded
-from turnscript.core.json_text import json_of
+from turnscript.core.json_text import Json
 
-PARAMETERS: dict[str, Any] = {"b": [1, 2.0, None], "a": "城市 & 'x'"}
-PLAIN = """{"b": [1, 2.0, null], "a": "城市 & 'x'"}"""
-INDENTED = """{\n "b": [\n  1,\n  2.0,\n  null\n ],\n "a": "城市 & 'x'"\n}"""
-COUNTED = "".join(
-    f"{{% for x in range({count}) %}}{{{{ loop.index0 }}}}/{{{{ loop.length }}}}{{{{ loop.last }}}}"
-    "{{ loop.nextitem|default('-') }};{% endfor %}|"
-    for count in (0, 1, 3, 40)
-)
-CASES: dict[str, tuple[str, Any, str]] = {
-    "json": ("{{ v|tojson }}", PARAMETERS, PLAIN),
-    "json with no indent": ("{{ v|tojson(indent=none) }}", PARAMETERS, PLAIN),
-    "json with sorted keys": (
-        "{{ v|tojson(sort_keys=true) }}",
-        PARAMETERS,
-        """{"a": "城市 & 'x'", "b": [1, 2.0, null]}""",
-    ),
-    "json with separators": (
-        "{{ v|tojson(separators=(',', ':')) }}",
-        PARAMETERS,
-        PLAIN.replace(": ", ":").replace(", ", ","),
-    ),
-    "json with a list of separators": (
-        "{{ v|tojson(separators=[',', ':']) }}",
-        PARAMETERS,
-        PLAIN.replace(": ", ":").replace(", ", ","),
-    ),
-    "json in ascii": ("{{ v|tojson(ensure_ascii=true) }}", PARAMETERS, PLAIN.replace("城市", "\\u57ce\\u5e02")),
-    "json in ascii by place": ("{{ v|tojson(true) }}", PARAMETERS, PLAIN.replace("城市", "\\u57ce\\u5e02")),
-    "json over lines": ("{{ v|tojson(indent=1) }}", PARAMETERS, INDENTED),
-    "an indent of one, which is not remembered as true": (
-        "{{ v|tojson(indent=none) }}{{ v|tojson(indent=1) }}{{ v|tojson(indent=0) }}{{ v|tojson(indent=1) }}",
-        {"a": 1},
-        '{"a": 1}{\n "a": 1\n}{\n"a": 1\n}{\n "a": 1\n}',
-    ),
-    "what is remembered, as it was": (
-        "{{ v }}{{ v.a }}{{ v['a'] }}{{ v.items()|list }}{{ v is mapping }}{{ v.b[1:] + [3] }}",
-        {"a": "x", "b": [1, 2]},
-        "{'a': 'x', 'b': [1, 2]}xx[('a', 'x'), ('b', [1, 2])]True[2, 3]",
-    ),
-    "lines of blocks, trimmed": ("a\n  {% if true %}\n  b\n  {% endif %}\nc", {}, "a\n  b\nc"),
-    "loops that are left and continued": (
-        "{% for x in v %}{% if x == 2 %}{% continue %}{% elif x == 4 %}{% break %}{% endif %}{{ x }}{% endfor %}",
-        [1, 2, 3, 4, 5],
-        "13",
-    ),
-    "loops that know where they are": (
-        COUNTED,
-        {},
-        "".join(
-            "".join(f"{i}/{count}{i == count - 1}{i + 1 if i + 1 < count else '-'};" for i in range(count)) + "|"
-            for count in (0, 1, 3, 40)
-        ),
-    ),
-    "loops over what a filter yields": (
-        (
-            "{% for k, v in v.a|items %}{{ k }}={{ v }} {% endfor %}"
-            "{% for x in v.b|map('upper') if x != 'B' %}{{ x }}{% endfor %}"
-        ),
-        {"a": {"p": 1, "q": 2}, "b": ["a", "b", "c"]},
-        "p=1 q=2 AC",
-    ),
-    "a loop that calls itself": (
-        "{% for n in v.a recursive %}{{ n.v }}({{ loop(n.c) }}){% endfor %}",
-        {"a": [{"v": 1, "c": [{"v": 2, "c": []}, {"v": 3, "c": []}]}]},
-        "1(2()3())",
-    ),
-    "what the model writes, whose names stay in it": (
-        (
-            "{% set x = 1 %}{% for m in v.a %}{% generation %}{% set x = m %}{{ x }}{{ loop.index }}"
-            "{% endgeneration %}{% endfor %}{{ x }}"
-        ),
-        {"a": "ab"},
-        "a1b21",
-    ),
-    "what is not there": ("{{ a }}|{{ v.b }}|{{ 'yes' if v['c'] is not defined }}", {}, "||yes"),
-    "a member before and behind the methods of its dictionary": (
-        "{{ v.x }}|{{ v['get'] }}|{{ v.keys()|list|sort }}",
-        {"x": 1, "get": 2},
-        "1|2|['get', 'x']",
-    ),
-    "text that is taken apart by Python's methods": (
-        (
-            "{{ v.a.split('(/b)')[-1].lstrip('\\n') }}|{{ v.a[::-1][:2] }}|{{ v.a.startswith('(') }}|"
-            "{{ '{}-{x}'.format(1, x=2) }}|{{ '%03d' % 7 }}"
-        ),
-        {"a": "(b)hm(/b)\n\nso"},
-        "so|os|True|1-2|007",
-    ),
-    "macros and namespaces": (
-        (
-            "{% macro f(a, b='-') %}[{{ a }}{{ b }}]{% endmacro %}{% set n = namespace(t='') %}"
-            "{% for x in 'ab' %}{% set n.t = n.t ~ f(x) + f(x, b=x) %}{% endfor %}{{ n.t }}"
-        ),
-        {},
-        "[a-][aa][b-][bb]",
-    ),
-}
-"""By what they are about, expressions of a template, a value `v` that it has from a tool, and what it writes of it."""
+CASES = tomllib.loads((Path(__file__).parents[1] / "cases" / "template_words.toml").read_text(encoding="utf-8"))["case"]
 ERRORS = {
     "refuses": "{{ raise_exception('No tools, ' ~ 'please') }}",
     "fails": "{{ 1 + 'a' }}",
     "has no member": "{{ v.b.c }}",
     "is stopped": "{{ 'a' * 10**9 }}",
 }
-NAMES = [*CASES, *ERRORS]
+NAMES = [*(case["about"] for case in CASES), *ERRORS]
 
 
 def frame() -> str:
     """A template that writes each of these where a tool has its number, and else conversations."""
-    sources = [source for source, *_ in CASES.values()] + [f"\n{source}" for source in ERRORS.values()]
+    sources = [*(case["source"] for case in CASES), *(f"\n{source}" for source in ERRORS.values())]
     arms = [f"{{%- elif tools[0].function.name == 'case{at}' -%}}{source}" for at, source in enumerate(sources)]
     value = "{%- set v = tools[0].function.parameters if tools -%}"
     return f"{value}{{%- if not tools -%}}{reading_samples.CHATML.strip()}{''.join(arms)}{{%- endif -%}}"
@@ -133,23 +36,23 @@ def format_(tmp_path_factory: pytest.TempPathFactory) -> ts.Format:
     return loaded(tmp_path_factory.mktemp("program"), frame())
 
 
-def prompt_of(format_: ts.Format, name: str, value: Any = None, now: datetime | None = None) -> str:
-    """What the template writes where a tool has this name, and these parameters."""
-    tool = ts.Tool(name=f"case{NAMES.index(name)}", parameters=json_of({} if value is None else value))
+def prompt_of(format_: ts.Format, name: str, value: str = "{}") -> str:
+    """What the template writes of a case, or where it is wrong; the value is the parameters of a tool."""
+    tool = ts.Tool(name=f"case{NAMES.index(name)}", parameters=Json(value.encode()))
     asked = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")])], tools=[tool]))
-    return format_.prompt(asked, now=now).text
+    return format_.prompt(asked).text
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_template_writes_what_transformers_would(format_: ts.Format, name: str) -> None:
+@pytest.mark.parametrize("case", CASES, ids=[case["about"] for case in CASES])
+def test_a_template_writes_what_transformers_would(format_: ts.Format, case: dict[str, str]) -> None:
     """Once and again: what is remembered of a tool changes nothing."""
-    _, value, expected = CASES[name]
-    assert [expected] * 2 == [prompt_of(format_, name, value) for _ in range(2)]
+    found = [prompt_of(format_, case["about"], case.get("v", "{}")) for _ in range(2)]
+    assert [case["written"]] * 2 == found
 
 
 def test_a_format_with_a_template_survives_pickling(format_: ts.Format) -> None:
     again = pickle.loads(pickle.dumps(format_))
-    assert PLAIN == prompt_of(again, "json", PARAMETERS)
+    assert '{"a": 1}' == prompt_of(again, "json", '{"a": 1}')
 
 
 def dated(folder: Path) -> ts.Format:
@@ -189,7 +92,7 @@ def test_an_error_names_the_template_and_the_line(
     line = frame().split(ERRORS[name])[0].count("\n") + 1
     again = pickle.loads(pickle.dumps(caught.value))
     assert (type(caught.value), str(caught.value), line) == (type(again), str(again), again.line)
-    assert PLAIN == prompt_of(format_, "json", PARAMETERS)
+    assert '{"a": 1}' == prompt_of(format_, "json", '{"a": 1}')
 
 
 def test_what_is_no_template_is_an_error_with_its_line(tmp_path: Path) -> None:
