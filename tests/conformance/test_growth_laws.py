@@ -109,13 +109,13 @@ def assert_read_in_linear_time(
 @pytest.mark.parametrize("piece", [0, 64], ids=["whole", "pieces"])
 @pytest.mark.parametrize("name", WAYS)
 def test_a_long_argument_is_read_in_linear_time(name: str, piece: int) -> None:
-    """16 times as much, up to a megabyte."""
+    """8 times as much, up to a quarter of a megabyte."""
 
     def arguments(length: int) -> list[str]:
         return [json.dumps({"text": LINE * (length // len(LINE))})]
 
-    [expected] = arguments(1_048_576)
-    [found] = assert_read_in_linear_time(name, arguments, (65_536, 1_048_576), piece)
+    [expected] = arguments(262_144)
+    [found] = assert_read_in_linear_time(name, arguments, (32_768, 262_144), piece)
     assert json.loads(expected) == json.loads(found)
 
 
@@ -123,6 +123,6 @@ def test_a_long_argument_is_read_in_linear_time(name: str, piece: int) -> None:
 @pytest.mark.parametrize("piece", [0, 64], ids=["whole", "pieces"])
 @pytest.mark.parametrize("name", WAYS)
 def test_many_calls_are_read_in_linear_time(name: str, piece: int) -> None:
-    """4 times as many. Where a turn has one call, the others are behind its end."""
-    found = assert_read_in_linear_time(name, lambda count: ['{"text": "a"}'] * count, (1_000, 4_000), piece)
-    assert len(found) in (1, 4_000)
+    """5 times as many. Where a turn has one call, the others are behind its end."""
+    found = assert_read_in_linear_time(name, lambda count: ['{"text": "a"}'] * count, (400, 2_000), piece)
+    assert len(found) in (1, 2_000)
