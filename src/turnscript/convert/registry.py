@@ -253,10 +253,10 @@ def _file_of(name: str) -> tuple[str, str]:
     return (path, member) if path.endswith(_SUFFIX) and member else ("", "")
 
 
-@lru_cache(maxsize=64)
-def _read(text: str) -> tuple[Format, ...]:
+@lru_cache(maxsize=128)
+def _read(text: str, *, tried: bool = False) -> tuple[Format, ...]:
     """The same text gives the same formats, so that what is derived from a table is derived once."""
-    return tuple(read_formats(text, named_formats()))
+    return tuple(read_formats(text, named_formats(), tried=tried))
 
 
 class _Table(Struct, frozen=True):
@@ -280,7 +280,7 @@ def _tables() -> dict[str, _Table]:
 
 
 def _of_table(name: str) -> Format:
-    return next(format_ for format_ in _read(_tables()[name].text) if format_.name == name)
+    return next(format_ for format_ in _read(_tables()[name].text, tried=True) if format_.name == name)
 
 
 class _Named(Mapping[str, Format]):
