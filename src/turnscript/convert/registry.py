@@ -132,9 +132,9 @@ def openings(name: str) -> frozenset[str]:
 def load_formats(source: str | Path) -> list[Format]:
     """The formats that a TOML text, or the file at a path, declares. Raises InvalidFormat with the key."""
     if isinstance(source, str) and ("\n" in source or not source.endswith(_SUFFIX)):
-        return list(_read(source))
+        return list(_tried(source))
     try:
-        return list(_read(Path(source).read_text(encoding="utf-8")))
+        return list(_tried(Path(source).read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InvalidFormat(f"cannot read the format file {source}: {reason}", expected="a TOML file") from None
@@ -254,9 +254,16 @@ def _file_of(name: str) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=128)
-def _read(text: str, *, tried: bool = False) -> tuple[Format, ...]:
+def _read(text: str) -> tuple[Format, ...]:
     """The same text gives the same formats, so that what is derived from a table is derived once."""
-    return tuple(read_formats(text, named_formats(), tried=tried))
+    return tuple(read_formats(text, named_formats(), tried=True))
+
+
+@lru_cache(maxsize=64)
+def _tried(text: str) -> tuple[Format, ...]:
+    """The same, of which it is tried that they read what they write. Raises InvalidFormat."""
+    read_formats(text, named_formats())
+    return _read(text)
 
 
 class _Table(Struct, frozen=True):
@@ -280,7 +287,7 @@ def _tables() -> dict[str, _Table]:
 
 
 def _of_table(name: str) -> Format:
-    return next(format_ for format_ in _read(_tables()[name].text, tried=True) if format_.name == name)
+    return next(format_ for format_ in _read(_tables()[name].text) if format_.name == name)
 
 
 class _Named(Mapping[str, Format]):
