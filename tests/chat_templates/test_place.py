@@ -13,7 +13,7 @@ from tests.growth import processor_time
 from tests.modelfiles import ARRAY, STRING, array, folder, header, number, pair, string, text, typed_vocabulary
 from turnscript.core.errors import InvalidInput
 from turnscript.detection import detect
-from turnscript.detection.place import TemplateSource, in_hub_cache, is_place, of_props, read_place
+from turnscript.detection.place import TemplateSource, in_hub_cache, is_place, of_server, read_place
 
 PLAIN = "{{ bos_token }}{% for m in messages %}<turn>{{ m.content }}{{ eos_token }}{% endfor %}"
 TOOLS = "{% for t in tools %}<tool>{{ t | tojson }}{% endfor %}"
@@ -333,8 +333,8 @@ def test_a_snapshot_is_called_as_its_model_is(hub: Path) -> None:
 # What a server shows.
 
 
-def test_the_properties_of_a_server_are_a_template() -> None:
-    props = {"chat_template": PLAIN, "bos_token": "<s>", "eos_token": "</s>", "model_path": "/m/Some-RWKV.gguf"}
+def test_what_a_server_shows_is_a_template() -> None:
+    model = "/m/Some-RWKV.gguf"
     expected = TemplateSource(
         text=PLAIN,
         bos="<s>",
@@ -344,12 +344,11 @@ def test_the_properties_of_a_server_are_a_template() -> None:
         names=("some-rwkv",),
         told_by="/props of http://h",
     )
-    assert expected == of_props(props, "/props of http://h")
-    both = of_props(props | {"chat_template_tool_use": TOOLS, "eos_token": None}, "x")
+    assert expected == of_server(PLAIN, bos="<s>", eos="</s>", model=model, told_by="/props of http://h")
+    both = of_server(PLAIN, TOOLS, bos="<s>", model=model, told_by="x")
     assert (TOOLS, {"default": PLAIN, "tool_use": TOOLS}, "") == (both.tools_text, both.named, both.eos)
 
 
-@pytest.mark.parametrize("props", [{}, {"chat_template": ""}, {"chat_template": 5}])
-def test_a_server_that_shows_no_template_is_told(props: dict[str, object]) -> None:
+def test_a_server_that_shows_no_template_is_told() -> None:
     with pytest.raises(InvalidInput, match="props of http://h: the chat template is empty; "):
-        of_props(props, "/props of http://h")
+        of_server("", told_by="/props of http://h")

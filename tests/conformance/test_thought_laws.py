@@ -16,12 +16,19 @@ from tests.conformance.examples import fewer
 from tests.loopback import Loopback
 from tests.sdks import anthropic_sdk, openai_sdk
 from tests.strategies import events as strategies
-from turnscript.core.events import Event
-from turnscript.core.sealed_thoughts import restore_thoughts, sealed, sealed_response
+from turnscript.core.events import Event, fold, unfold
+from turnscript.core.sealed_thoughts import restore_thoughts, sealed
 
 FEWER = fewer()
 KEY = b"a key of the server's"
 AGENT = frozenset({"type", "summary", "encrypted_content"})
+
+
+def sealed_answer(response: ts.Response, key: bytes = KEY) -> ts.Response:
+    """A whole answer with its thoughts sealed, as its events are."""
+    found = fold(sealed(unfold(response), key))
+    found.raw = None
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +87,7 @@ def restored(request: ts.Request) -> list[str]:
 @FEWER
 @given(response=strategies.responses())
 def test_the_thoughts_of_a_whole_answer_come_back(clients: dict[str, Client], name: str, response: ts.Response) -> None:
-    request = clients[name].next_request(sealed_response(response, KEY))
+    request = clients[name].next_request(sealed_answer(response))
     assert thoughts(response.items) == restored(request)
     assert all(item.seal is not None for item in request.items if isinstance(item, ts.Thinking))
 
@@ -99,7 +106,7 @@ def test_an_api_without_proofs_carries_the_text_itself(
     clients: dict[str, Client], response: ts.Response, told: list[Event]
 ) -> None:
     chat = clients["chat"]
-    assert "".join(thoughts(response.items)) == "".join(restored(chat.next_request(sealed_response(response, KEY))))
+    assert "".join(thoughts(response.items)) == "".join(restored(chat.next_request(sealed_answer(response))))
     expected = "".join(thoughts(ts.fold(told).items))
     assert expected == "".join(restored(chat.next_request_streamed(sealed(told, KEY))))
 
@@ -109,5 +116,5 @@ def test_what_a_client_is_shown_is_what_it_asked_for(clients: dict[str, Client],
     """Without the key, so that only what is shown counts."""
     response = ts.Response(items=[ts.Thinking(content=[ts.Text(text="Hm.")])], finish_reason="stop")
     response.items.append(ts.Assistant(content=[ts.Text(text="Hi")]))
-    shown = thoughts(clients[name].next_request(sealed_response(response, KEY)).items)
+    shown = thoughts(clients[name].next_request(sealed_answer(response)).items)
     assert ([""] if "without" in name or "agent" in name else ["Hm."]) == shown

@@ -16,16 +16,14 @@ from turnscript.core.conversation import (
     Request,
     System,
     Text,
-    Tool,
     ToolResult,
     ToolsChange,
     User,
     text_content,
 )
 from turnscript.core.json_text import json_of, plain
-from turnscript.core.losses import Loss
 from turnscript.gateway.hygiene import Hygiene, clean
-from turnscript.gateway.offers import place_of, reordered, tool_order
+from turnscript.gateway.offers import place_of
 
 BILLING = "x-anthropic-billing-header: cc_version=2.1.329.b1; cc_entrypoint=cli; cch=00a1f;"
 MARK = {"type": "ephemeral"}
@@ -414,42 +412,6 @@ def test_empty_texts_can_be_kept() -> None:
     item = Assistant(content=[Text(text="")])
     cleaned = clean(Request(conversation=Conversation([item])), Hygiene(empty_texts=False))
     assert ([item], []) == (cleaned.request.items, cleaned.losses)
-
-
-# Tools that have moved.
-
-
-def with_tools(*names: str) -> Request:
-    return clean(Request(conversation=Conversation([], [Tool(name=name) for name in names]))).request
-
-
-@pytest.mark.parametrize(
-    ("now", "path", "kept"),
-    [
-        ("abc", "", "abc"),
-        ("abcd", "", "abcd"),
-        ("abxc", "$.tools[2]", "abcx"),
-        ("xabc", "$.tools[0]", "abcx"),
-        ("acb", "$.tools[1]", "abc"),
-        ("ab", "$.tools", "ab"),
-        ("bc", "$.tools[0]", "bc"),
-        ("", "$.tools", ""),
-    ],
-)
-def test_tools_that_are_not_where_they_were_are_reported_and_can_be_put_back(now: str, path: str, kept: str) -> None:
-    before = tool_order(with_tools(*"abc"))
-    request = with_tools(*now)
-    same, found = reordered(before, request)
-    assert ([path] if path else []) == [loss.path for loss in found]
-    assert all(loss.detail.startswith("tools_reordered: ") for loss in found)
-    assert tuple(now) == tool_order(same)
-    assert tuple(kept) == tool_order(reordered(before, request, keep=True)[0])
-    assert tuple(now) == tool_order(request), "the given request is changed"
-
-
-def test_the_first_request_of_a_session_has_nothing_to_be_compared_with() -> None:
-    request = with_tools(*"ab")
-    assert (request, list[Loss]()) == reordered((), request)
 
 
 def test_additions_beside_what_a_user_says_count_too_and_definitions_may_be_wrapped() -> None:

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tests.conformance.test_thought_laws import sealed_answer
 from turnscript.convert.registry import get_api, get_format
 from turnscript.core.conversation import Assistant, Conversation, Item, Request, Response, Text, Thinking, text_content
 from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from turnscript.core.losses import Loss
-from turnscript.core.sealed_thoughts import restore_thoughts, sealed, sealed_proofs, sealed_response
+from turnscript.core.sealed_thoughts import restore_thoughts, sealed, sealed_proofs
 from turnscript.core.signatures import seal, unseal
 
 KEY = b"0123456789abcdef"
@@ -49,9 +50,7 @@ def test_only_the_end_of_a_thought_changes_in_a_stream_and_in_any_batches() -> N
 def test_the_same_for_a_whole_response() -> None:
     items: list[Item] = [thought(), Assistant(content=[Text(text="x")])]
     response = Response(items=items, finish_reason="stop", id="r")
-    assert Response(items=[thought(seal=SEAL), items[1]], finish_reason="stop", id="r") == sealed_response(
-        response, KEY
-    )
+    assert Response(items=[thought(seal=SEAL), items[1]], finish_reason="stop", id="r") == sealed_answer(response, KEY)
     assert [thought(), items[1]] == response.items
 
 
@@ -67,11 +66,11 @@ def test_the_same_for_a_whole_response() -> None:
     ids=["sealed", "redacted", "signed", "encrypted", "summarised"],
 )
 def test_a_thought_whose_text_is_not_known_gets_no_seal(item: Thinking) -> None:
-    assert [item] == sealed_response(Response(items=[item]), KEY).items
+    assert [item] == sealed_answer(Response(items=[item]), KEY).items
 
 
 def test_an_empty_thought_is_sealed_as_that() -> None:
-    (item,) = sealed_response(Response(items=[Thinking()]), KEY).items
+    (item,) = sealed_answer(Response(items=[Thinking()]), KEY).items
     assert isinstance(item, Thinking)
     assert "" == unseal(item.seal or "", KEY)
 
@@ -83,7 +82,7 @@ def test_an_empty_thought_is_sealed_as_that() -> None:
 def test_an_apis_own_proof_goes_before_our_seal(name: str, member: str, proof: str) -> None:
     api = get_api(name)
     item = thought(**{proof: "theirs"})
-    response = sealed_response(Response(items=[item], finish_reason="stop"), KEY)
+    response = sealed_answer(Response(items=[item], finish_reason="stop"), KEY)
     value: Any = api.render_response(response, Request()).value
     blocks = value.get("content") or value["output"]
     assert "theirs" == blocks[0][member]

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from turnscript.cli.agents import clients
 from turnscript.cli.agents.gateway import DEFAULT_URL, Found, base_url, check_key, direct
-from turnscript.cli.agents.recipe import Client, Gateway, Setup, program, settings_text, setup
+from turnscript.cli.agents.recipe import Client, Gateway, Setup, program, setup
 from turnscript.cli.failures import OK, Failed, starting, writing
 from turnscript.cli.output import STREAM, Files
 from turnscript.cli.report import Screen, shown, table
@@ -146,11 +146,6 @@ def recipe(
         lines += [folder_made, f"cat > {shlex.quote(str(path))} <<'END'", f"{text}END"]
     lines.append(shlex.join([client.command, *made.arguments, *arguments]))
     return "\n".join(lines) + "\n"
-
-
-def kept_settings(client: Client, gateway: Gateway) -> str:
-    """The settings of a client as the file holds them that its users keep; empty if all it needs are variables."""
-    return settings_text(client.settings, gateway) if client.settings else ""
 
 
 def state_folder(env: Mapping[str, str]) -> Path:

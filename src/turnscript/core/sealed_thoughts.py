@@ -18,7 +18,7 @@ from copy import copy
 
 from msgspec.structs import replace
 
-from turnscript.core.conversation import Item, Request, Response, Text, Thinking, text_content
+from turnscript.core.conversation import Item, Request, Text, Thinking, text_content
 from turnscript.core.events import Event, PartEnd
 from turnscript.core.losses import Loss
 from turnscript.core.signatures import Sealed, seal, unsealed
@@ -34,11 +34,6 @@ _BY, _ID, _SUMMARY = "by", "id", "summary"
 def sealed(events: Iterable[Event], key: bytes) -> list[Event]:
     """The events with a seal on every thought that ends. Events may be given in any batches; they are not changed."""
     return [_sealed_end(event, key) if type(event) is PartEnd else event for event in events]
-
-
-def sealed_response(response: Response, key: bytes) -> Response:
-    """The response with a seal on every thought."""
-    return replace(response, items=[_sealed_item(item, key) for item in response.items])
 
 
 def _sealed_end(event: PartEnd, key: bytes) -> PartEnd:

@@ -19,7 +19,6 @@ import stat
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -113,14 +112,6 @@ def read_place(place: str | PathLike[str]) -> TemplateSource:
         message = f"{error.filename or path}: cannot be read: {what}; see to it that this user may read it"
         raise InvalidInput(message, expected=KINDS, got=what) from None
     return _checked(_chosen(source, name) if name else source)
-
-
-def of_props(props: Mapping[str, Any], told_by: str) -> TemplateSource:
-    """Return the chat template that llama.cpp's server shows under /props. Raises InvalidInput where it shows none."""
-    text, tools_text = _string(props.get("chat_template")), _string(props.get("chat_template_tool_use"))
-    bos, eos = _string(props.get("bos_token")), _string(props.get("eos_token"))
-    model = _string(props.get("model_alias")) or _string(props.get("model_path"))
-    return of_server(text, tools_text, bos=bos, eos=eos, model=model, told_by=told_by)
 
 
 def of_server(
@@ -402,7 +393,3 @@ def _checked(source: TemplateSource) -> TemplateSource:
             )
             raise InvalidInput(message, expected="a Jinja template", got=shown)
     return source
-
-
-def _string(value: object) -> str:
-    return value if isinstance(value, str) else ""

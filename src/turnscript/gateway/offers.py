@@ -182,41 +182,6 @@ def references(value: Any, depth: int = 0) -> Iterator[str]:
             yield from references(one, depth + 1)
 
 
-# The order of a session's tools.
-
-
-def tool_order(request: Request) -> tuple[str, ...]:
-    """The tools in their order, to be compared with those of the session's next request."""
-    return tuple(name for tool in request.tools for name in names_of(tool))
-
-
-def reordered(before: Sequence[str], request: Request, *, keep: bool = False) -> tuple[Request, list[Loss]]:
-    """The loss for tools that are not where the session's last request had them, so that the prompt changes early.
-
-    Tools that follow all that were there before change it, too, but are no fault. `keep`: known tools in their old
-    order, then the new ones.
-    """
-    now = tool_order(request)
-    if now[: len(before)] == tuple(before):
-        return request, []
-    places = {name: place for place, name in enumerate(before)}
-    at = next((at for at, name in enumerate(now) if at >= len(before) or name != before[at]), len(now))
-    path = _path_of(request.tools, now[at] if at < len(now) else "")
-    gone = [name for name in before if name not in now]
-    what = f"{', '.join(gone)} left the list" if gone else f"{now[at]!r} came before others"
-    loss = Loss(path, "moved", f"tools_reordered: {what}, so the prompt changes from there on")
-    if not keep:
-        return request, [loss]
-    tools = sorted(request.tools, key=lambda tool: places.get(names_of(tool)[0], len(places)))
-    kept = copy(request)
-    kept.conversation = Conversation(request.items, tools)
-    return kept, [loss]
-
-
-def _path_of(tools: Sequence[Tool], name: str) -> str:
-    return next((place_of(tool) for tool in tools if name in names_of(tool)), "$.tools")
-
-
 FUNCTION = "function"
 CUSTOM = "custom"
 
