@@ -82,7 +82,8 @@ class Scanner(Generic[Action]):
         self._before = max([1, *map(len, first)]) - 1
         # Beginnings in which nothing whole stands, so that no more needs to be known of a text that ends with one.
         self._clear = {one for one in self._begun if self._short(one) is None and self._escaped(one) is None}
-        self._nested = bool(runs) or any(one.lstrip() in other[:-1] for one in ordered for other in begun)
+        unfinished = "\0".join(one[:-1] for one in begun)
+        self._nested = bool(runs) or any(one.lstrip() in unfinished for one in ordered)
 
     def find(self, text: str, start: int, closing: bool) -> re.Match[str] | None:
         """Return the first literal from `start` on that is certain: no longer one can begin before or at it."""
