@@ -74,7 +74,8 @@ Turn = Literal["", "new", "join"]
 
 
 class Hints(Comparable, Struct, eq=False, omit_defaults=True, gc=False):
-    """The shape something had on the wire, kept only where it is not the usual one."""
+    """What is said around an item, by its message or its tag, and by no field of its own. No shape: a body that goes
+    back to its API is taken from its source."""
 
     turn: Turn = ""
     """Starts a message of its own (`new`) or belongs to the one before (`join`), against the API's grouping rule."""
