@@ -1,6 +1,7 @@
 """Owns the laws of framings: however a stream stands on the wire, it tells the same, cut or damaged or not."""
 
 import json
+from contextlib import suppress
 from itertools import pairwise
 
 import pytest
@@ -16,6 +17,7 @@ from turnscript.convert.registry import is_stream
 from turnscript.core.errors import UpstreamError
 from turnscript.core.events import Event
 from turnscript.core.json_text import Json
+from turnscript.core.sse import LIMIT
 from turnscript.core.unread_stream import BEHIND, STRAY
 
 FEWER = fewer()
@@ -141,6 +143,26 @@ def test_what_is_no_element_of_an_array_is_an_issue_wherever_it_stands(name: str
         assert parsed(name, [data]).items == response.items
         assert [STRAY] == [issue.kind for issue in response.issues if issue.kind == STRAY]
         assert stray.decode() in response.issues[-1].detail
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("size", [1, 1 << 16])
+@pytest.mark.parametrize("broken", [b'{"a": "\xff"}', b'{"a": "' + b"x" * LIMIT], ids=["no UTF-8", "too long"])
+def test_an_element_that_cannot_be_read_swallows_none_before_it(name: str, broken: bytes, size: int) -> None:
+    """And whoever goes on behind it is told of it again."""
+    data = ts.get_api(name).stream_renderer(wished(name, b'"array"')).send(HELLO[:-2]) + b", "
+    said_before = "".join(event.text for event in HELLO if isinstance(event, ts.PartDelta))
+    parser, events = ts.get_api(name).stream_parser(), list[Event]()
+    pieces = [data + broken] if size > 1 else [*(data[at : at + 1] for at in range(len(data))), broken]
+    with suppress(UpstreamError):
+        for piece in pieces:
+            events += parser.feed(piece)
+    assert said_before == "".join(event.text for event in events if isinstance(event, ts.PartDelta))
+    for _ in range(2):
+        with pytest.raises(UpstreamError, match=r"UTF-8|bytes; the stream was given up"):
+            parser.feed(b"]")
+    with pytest.raises(UpstreamError):
+        parser.close()
 
 
 @pytest.mark.parametrize("name", ARRAYS)

@@ -74,8 +74,8 @@ Turn = Literal["", "new", "join"]
 
 
 class Hints(Comparable, Struct, eq=False, omit_defaults=True, gc=False):
-    """What is said around an item, by its message or its tag, and by no field of its own. No shape: a body that goes
-    back to its API is taken from its source."""
+    """Holds what the message or the tag around an item says, and no field of its own. It says no shape: a body that
+    goes back to its API is taken from its source."""
 
     turn: Turn = ""
     """Starts a message of its own (`new`) or belongs to the one before (`join`), against the API's grouping rule."""

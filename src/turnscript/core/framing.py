@@ -53,7 +53,8 @@ class Framing(Struct, frozen=True):
 class ArrayReader:
     """Cuts one JSON array into its elements, which are objects. Each byte is looked at once; memory is one element.
 
-    Raises UpstreamError for an element that is no UTF-8, or of more than `LIMIT` bytes.
+    Raises UpstreamError for an element that is no UTF-8, or of more than `LIMIT` bytes, and so does every call after
+    it; but never in the call that completes an element, so that none is lost.
     """
 
     def __init__(self) -> None:
@@ -63,6 +64,7 @@ class ArrayReader:
         self._quoted = self._escaped = False
         self._between = b""  # the beginning of what stands outside all elements
         self._halves = Halves()
+        self._error: UpstreamError | None = None
 
     @property
     def half(self) -> str:
@@ -71,7 +73,18 @@ class ArrayReader:
 
     def feed(self, data: bytes) -> list[tuple[str, str]]:
         """Take more bytes; return the elements that are complete now."""
+        if self._error is not None:
+            raise self._error
         found: list[tuple[str, str]] = []
+        try:
+            self._cut(data, found)
+        except UpstreamError as error:
+            self._error = error
+            if not found:
+                raise
+        return found
+
+    def _cut(self, data: bytes, found: list[tuple[str, str]]) -> None:
         start = 0  # of what is neither kept nor told
         at = 1 if self._escaped else 0
         self._escaped = False
@@ -98,10 +111,11 @@ class ArrayReader:
                     self._note()
                     self._depth, start = 0, at
         self._keep(data[start:])
-        return found
 
     def close(self) -> list[tuple[str, str]]:
         """End the stream. An element without its end is none."""
+        if self._error is not None:
+            raise self._error
         if self._depth < _OUTER:
             self._note()
         return []
@@ -136,7 +150,7 @@ class ArrayReader:
 
 
 _OUTER = 2
-"""How deep what is in an element stands at least: in the array, and in its own braces."""
+"""An element stands at this depth, in the array and in its own braces; all that is less deep is outside of it."""
 _SHOWN = 200
 _NOTHING = b" \t\r\n,[]"
 _IN_STRING = re.compile(rb'["\\]')

@@ -265,7 +265,7 @@ _ZERO = Json(b"0")
 
 
 ARRAY = b'"array"'
-"""What a request says as its member `stream` that asks for an array."""
+"""The member `stream` of a request is this where it asks for an array."""
 
 _IN_TEXT = frozenset({"text", "thought"})
 """All members of a part that is a text and nothing else."""
