@@ -120,7 +120,7 @@ class Place:
         )
         self.group_open = group.open if group else ""
         opening = self.group_open or self.open
-        # What a text must not end with, because the opening behind it would be found in it: the `>` of `>>>`.
+        # The sign by which a text before it makes the opening longer: a reader takes the end of the run (`>>>`).
         self.overlaps = self.open[:1] if len(self.open) > 1 == len(set(self.open)) else ""
         self.indent = opening[: len(opening) - len(opening.lstrip())]
         self.turn_attributes = turn.attributes
