@@ -405,8 +405,6 @@ class Prompt:
         seen them. None where there is nothing to replay.
         """
         opening = "".join(self._composer.out.pieces[self._begun : self._count])
-        if opening and not opening.strip():
-            return None
         return self._generated(response, opening, self._before, self._composer.flags)
 
     def _generated(

@@ -85,8 +85,8 @@ class _Export:
 
     def _results_in(self, turn: Turn) -> list[str]:
         """What closes results that stand in the model's own turn, which goes on behind them."""
-        groups = [one.group for one in turn.segments if one.kind == ToolResult.kind and one.group]
-        return [one.close.strip() for one in groups]
+        results = [one for one in turn.segments if one.kind == ToolResult.kind]
+        return [(one.group.close if one.group else one.close).strip() for one in results]
 
     def _text(self, places: Sequence[Place]) -> dict[str, Any]:
         """A field that is the text between two tags."""

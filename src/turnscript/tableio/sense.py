@@ -95,6 +95,21 @@ def _check_joints(document: Document, table: Table) -> None:
             if key == "also_joined" and before == after and document.segment(before).bare:
                 message = f"{before!r} is the plain text of its turn, and two texts joined would read as one"
                 raise unfit(path, message, "a segment with an `open`")
+    if not document.anchored:
+        _check_goes_on(document, table)
+
+
+def _check_goes_on(document: Document, table: Table) -> None:
+    """Where results stand in the model's own turn, it goes on behind them, whichever way it may."""
+    for turn in document.turns:
+        kinds = [segment.kind for segment in turn.segments]
+        for kind in [segment.kind for segment in turn.segments if segment.model]:
+            if ToolResult.kind in kinds and (ToolResult.kind, kind) not in document.joints:
+                message = (
+                    f"results stand in the turn of the model, which goes on with its {kind!r}; nothing joins the two"
+                )
+                pair = f"{ToolResult.kind} {kind}"
+                raise unfit(table["joints"].at(pair), message, f'what stands between, as "{pair}" = "\n"')
 
 
 # What the model writes.
