@@ -18,7 +18,8 @@ from turnscript.core.json_text import Json, respace
 from turnscript.datasets.chat_rows import chat_api
 from turnscript.datasets.clean_rows import read_said
 from turnscript.datasets.encoding import Encoder, Sample
-from turnscript.datasets.form import Example, Form
+from turnscript.datasets.expansion import beginning
+from turnscript.datasets.form import Example, Form, Spoken
 from turnscript.datasets.form_registry import get_form
 from turnscript.datasets.forms.sharegpt import _ROLES, _spoken_in
 from turnscript.datasets.plan import Plan
@@ -154,7 +155,7 @@ def test_turns_that_say_a_text_are_read_at_once_as_with_care() -> None:
             get_form("sharegpt").read(json.dumps({key: [*turns[:-1], turns[-1] | more]}).encode())[0]
             for more in ({}, {"note": None})
         ]
-        assert at_once.but(at_once.request, said=False) == with_care
+        assert at_once.but(at_once.request) == with_care
         assert [item.at for item in with_care.request.items] == [item.at for item in at_once.request.items]
 
 
@@ -237,3 +238,12 @@ def test_a_row_of_turns_that_may_say_more_is_read_with_care(more: str) -> None:
 )
 def test_an_odd_row_of_turns_is_read_with_care(odd: bytes) -> None:
     assert _spoken_in(odd) is None
+
+
+def test_what_is_spoken_is_made_to_items_once_and_forgotten_with_another_conversation() -> None:
+    spoken = Spoken((User, Assistant, User), ["a", "b", "c"], ["$[0]", "$[1]", "$[2]"])
+    example = Example(None, spoken=spoken)
+    shorter = beginning(example, 2)
+    assert example.request is example.request
+    assert [User(content=[Text(text="a")]), Assistant(content=[Text(text="b")])] == shorter.request.items
+    assert ["$[0]", "$[1]"] == [item.at for item in shorter.request.items]

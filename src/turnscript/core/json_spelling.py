@@ -119,7 +119,7 @@ def shown(request: Request, forges: Callable[[str], bool], spelling: Spelling = 
     then stays as it came. The request is given back where there is nothing to change.
     """
     items, tools = shown_items(request.items, forges, spelling), request.tools
-    listed = [_tool(tool, _characters(forges)) for tool in tools] if _have_escapes(tools) else tools
+    listed = [_tool(tool, _characters(forges)) for tool in tools] if tools and _have_escapes(tools) else tools
     if items is request.items and listed is tools:
         return request
     return replace(request, conversation=Conversation(list(items), listed))

@@ -101,11 +101,11 @@ def read_clean(data: bytes) -> Clean | None:
         api = chat_api()
         said.origin, said.words = api.origin, api.words
         if not may_hold_tags(said.texts):
-            return Clean(Example(None, said=True, spoken=said), tagged=False)
+            return Clean(Example(None, spoken=said), tagged=False)
         items = _thoughts_apart(said.items())
         if items is not None:
             request = Request(conversation=Conversation(items=items), origin=api.origin, words=api.words)
-            return Clean(Example(request, said=True), tagged=True)
+            return Clean(Example(request), tagged=True)
     if not is_clean(data):
         return None
     try:

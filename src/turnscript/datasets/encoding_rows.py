@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
 
 from msgspec import Struct
 
@@ -18,14 +17,12 @@ from turnscript.core.losses import Loss
 from turnscript.core.source_paths import part_path
 from turnscript.datasets.answer_beginnings import AnswerBeginnings, Opened
 from turnscript.datasets.drafts import Draft
-from turnscript.datasets.encoding_shapes import Shapes
-from turnscript.datasets.form import Example, Spoken
+from turnscript.datasets.form import Example
 from turnscript.datasets.hosted_tools import hosted_in
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.template_rows import Likeness
 from turnscript.datasets.tokenizers.raw import half_pair
 from turnscript.datasets.train import MODEL, Train
-from turnscript.engine.escape import AUTO
 from turnscript.engine.files import FileSequence, Fill, FillOrder
 from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Span, Writer
 from turnscript.formats.format import Format
@@ -71,8 +68,6 @@ class Drafter:
         self._likeness = None if template is None else Likeness(template, options.now)
         self._beginnings = None if options.bare_calls or template is not None else AnswerBeginnings(format_)
         self._plain = train.is_plain()
-        shaped = self._plain and options.escape == AUTO and template is None
-        self._shapes = Shapes(format_, self.scale) if shaped else None
         self._order = fill_order(format_, options.order)
 
     def draft(self, example: Example) -> Draft:
@@ -81,16 +76,7 @@ class Drafter:
             return self._of_files(example.files)
         if example.is_document:
             return self._of_text(example)
-        return self._of_said(example) or self._of_items(example)
-
-    def _of_said(self, example: Example) -> Draft | None:
-        """Return a conversation of one text an item, by the short way, if that can be."""
-        if not example.said or self._shapes is None or example.weights or example.context:
-            return None
-        draft = self._shapes.draft(example.spoken or _spoken(example.request.items))
-        if draft is not None and self.train.end:
-            draft.end = self.scale
-        return None if draft is not None and draft.losses and self.options.strict else draft
+        return self._of_items(example)
 
     def _of_items(self, example: Example) -> Draft:
         """Return any conversation in pieces."""
@@ -285,11 +271,6 @@ def fill_order(format_: Format, name: str = "") -> FillOrder | None:
             raise InvalidInput(f"{format_.name} has no orders of a hole; leave the order {name!r} out", path="order")
         return None
     return files.order(name) if name else next((one for one in files.orders if one.generates), files.order())
-
-
-def _spoken(items: Sequence[Any]) -> Spoken:
-    """Return the kinds and texts of items that say one text each."""
-    return Spoken(tuple(map(type, items)), [item.content[0].text for item in items], [item.at for item in items])
 
 
 def _says(item: Item) -> bool:

@@ -52,8 +52,8 @@ class Example(Struct):
     `files`: what it is instead: files, the last of them maybe with a hole.
     `label` tells apart the examples of one row (`choice 2`, `path 3`). `context`: positions of items that are never
     trained, whatever the row and the plan say, because of what the form is: a prompt, or what another example trains.
-    `said`: each item says one text and nothing beside it. So it is in most rows, and those are written a shorter way.
-    `spoken`: these texts, where nobody made items of them yet.
+    `spoken`: the texts of a conversation in which each item says one and nothing beside it, where nobody made items of
+    them yet.
     """
 
     given: Request | None
@@ -62,7 +62,6 @@ class Example(Struct):
     mask: list[tuple[str, bool]] = []
     label: str = ""
     context: frozenset[int] = frozenset()
-    said: bool = False
     files: FileSequence | None = None
     spoken: Spoken | None = None
 

@@ -110,7 +110,7 @@ class ShareGpt(Form):
         """Return one conversation."""
         spoken = _spoken_in(data)
         if spoken is not None:
-            return [Example(None, said=True, spoken=spoken)]
+            return [Example(None, spoken=spoken)]
         members = record(data)
         check_unread(members, (_list_in(members), "system", "tools"), self.name)
         check_wanted(members)
