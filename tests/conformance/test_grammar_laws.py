@@ -116,12 +116,15 @@ def read(prompt: ts.Prompt, written: str) -> ts.Response:
 
 
 def check_calls(response: ts.Response, written: str, most: int | None) -> None:
-    """There are calls and nothing is wrong with them; their arguments are valid."""
+    """There are calls and nothing is wrong with them; their arguments are valid.
+
+    A free key may come again, which no grammar can tell.
+    """
     calls = [item for item in response.items if isinstance(item, ts.ToolCall)]
     others = [item for item in response.items if not isinstance(item, ts.ToolCall | ts.Thinking)]
     assert calls, written
     assert not others, (written, others)
-    assert not response.issues, (written, response.issues)
+    assert not [one for one in response.issues if "given twice" not in one.detail], (written, response.issues)
     assert most is None or len(calls) <= most, written
     for call in calls:
         jsonschema_rs.validate(SCHEMAS[call.name], json.loads(call.arguments))
