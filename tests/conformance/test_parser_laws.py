@@ -398,7 +398,7 @@ def message_of(response: ts.Response) -> str:
     for item in response.items:
         said += contents_of(item)
         if isinstance(item, ts.ToolCall):
-            said += [item.name, item.id or "", msgspec.json.encode(item.hints).decode()]
+            said += [item.name, item.id or "", msgspec.json.encode(item.attributes).decode()]
     return "\n".join(said)
 
 

@@ -1,7 +1,8 @@
 """Owns the laws of spans: whose each piece of a document is hangs on the conversation alone, not on how it was written.
 
-Items that say one text are written by a short way, which is as fast as joining strings. Hints, even those that say
-nothing, send an item by the long way.
+Items that say one text are written by a short way, which is as fast as joining strings, where a prompt is
+written: an archive knows only the long one. An item that says that it goes on in a message is sent that way, and no
+prompt shows it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,11 +39,11 @@ def variants_of(format_: ts.Format) -> Iterator[ts.Format]:
 
 
 def the_long_way(asked: ts.Request, chosen: Choice) -> ts.Request:
-    """The same request, with hints that say nothing on the chosen items that have none."""
+    """The same request, with the chosen items going on in the message before."""
     items = [copy(item) for item in asked.items]
     for at, item in enumerate(items):
-        if chosen(at) and item.hints is None:
-            item.hints = ts.Hints()
+        if chosen(at) and not item.turn:
+            item.turn = "join"
     return replace(asked, conversation=replace(asked.conversation, items=items))
 
 
@@ -82,34 +83,33 @@ def located(name: str) -> ts.Request:
     return asked
 
 
-@pytest.mark.parametrize("view", VIEWS)
-def test_both_ways_of_writing_an_item_give_the_same_spans(format_name: str, view: str) -> None:
+def test_both_ways_of_writing_an_item_give_the_same_spans(format_name: str) -> None:
     """F8: texts, control, loss mask and item, for all items, and for those between items of the other way."""
     for format_ in variants_of(ts.get_format(format_name)):
         for name in corpora.names():
             asked = located(name)
-            expected = written(format_, asked, view)
+            expected = written(format_, asked, "prompt")
             for case, chosen in EVERY.items():
-                assert (name, case, *expected) == (name, case, *written(format_, the_long_way(asked, chosen), view))
+                assert (name, case, *expected) == (name, case, *written(format_, the_long_way(asked, chosen), "prompt"))
 
 
 @FEWER
-@given(asked=conversations.plain_requests(), chosen=st.sets(st.integers(0, 5)), view=st.sampled_from(VIEWS))
-def test_both_ways_agree_whatever_is_said(format_name: str, asked: ts.Request, chosen: set[int], view: str) -> None:
+@given(asked=conversations.plain_requests(), chosen=st.sets(st.integers(0, 5)))
+def test_both_ways_agree_whatever_is_said(format_name: str, asked: ts.Request, chosen: set[int]) -> None:
     """F8 for any items, names, ids and texts that chat formats know."""
     asked.locate()
     format_ = ts.get_format(format_name)
-    expected = written(format_, asked, view)
-    assert expected == written(format_, the_long_way(asked, chosen.__contains__), view)
+    expected = written(format_, asked, "prompt")
+    assert expected == written(format_, the_long_way(asked, chosen.__contains__), "prompt")
 
 
-@given(asked=conversations.requests(), view=st.sampled_from(VIEWS))
-def test_both_ways_agree_whatever_an_api_may_send(asked: ts.Request, view: str) -> None:
+@given(asked=conversations.requests())
+def test_both_ways_agree_whatever_an_api_may_send(asked: ts.Request) -> None:
     """F8 for all formats at once, because to draw a request takes longer than to write it."""
     asked.locate()
     for format_ in map(ts.get_format, ts.formats()):
         note(format_.name)
-        assert written(format_, asked, view) == written(format_, the_long_way(asked, lambda at: True), view)
+        assert written(format_, asked, "prompt") == written(format_, the_long_way(asked, lambda at: True), "prompt")
 
 
 @pytest.mark.about("thinking")
@@ -141,7 +141,7 @@ def test_a_tool_that_loses_a_member_is_written_like_any_other(tools: list[ts.Too
 
 
 @pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("more", ["a member", "a hint", "an envelope"])
+@pytest.mark.parametrize("more", ["a member", "a slot", "an envelope"])
 def test_what_an_item_says_beside_its_text_changes_nothing_before_it(format_name: str, more: str, view: str) -> None:
     """F8: what stands between two turns is of the same item, whatever the next one has that no format shows."""
     format_ = ts.get_format(format_name)
@@ -153,10 +153,10 @@ def test_what_an_item_says_beside_its_text_changes_nothing_before_it(format_name
             items[at] = item = copy(items[at])
             if more == "a member":
                 item.extra = {**item.extra, "x-more": Raw(b"1")}
-            elif more == "a hint":
-                item.hints = ts.Hints(slot="instructions")
+            elif more == "a slot":
+                item.slot = "instructions"
             else:
-                item.hints = ts.Hints(envelope={"x-more": Raw(b"1")})
+                item.envelope = {"x-more": Raw(b"1")}
             changed, of_changed = owners(format_.spans(request(items, asked), view=view))
             same = shared(text, changed)
             assert (name, at, said[:same]) == (name, at, of_changed[:same])

@@ -172,13 +172,13 @@ def test_instructions_are_trained_without_the_tools_that_stand_among_them() -> N
 
 
 def _beside(request: ts.Request) -> ts.Request:
-    """The same with a member without a name on every other item, and hints on the rest."""
+    """The same with a member without a name on every other item, and a slot on the rest."""
     items = [copy(item) for item in request.items]
     for at, item in enumerate(items):
         if at % 2:
             item.extra = {**item.extra, "x-more": Raw(b"1")}
-        elif item.hints is None:
-            item.hints = ts.Hints(slot="instructions")
+        else:
+            item.slot = "instructions"
     return ts.Request(conversation=ts.Conversation(items=items, tools=request.tools))
 
 
@@ -188,7 +188,7 @@ TRAINS = ("assistant", "user,system,results", "all", "answers,user")
 @pytest.mark.deep
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_mask_does_not_hang_on_what_the_text_does_not_show(name: str) -> None:
-    """Members without a name and hints change no weight, by plan or by row; none of them is in the text."""
+    """Members without a name and slots change no weight, by plan or by row; none of them is in the text."""
     format_ = ts.get_format(name)
     encoders = {word: Encoder(format_, WORLD, parse_train(word), mode="text") for word in TRAINS}
     for case in corpora.names():
@@ -313,7 +313,7 @@ def test_a_digest_tells_texts_and_weights_apart_and_nothing_else() -> None:
     other = corpora.load("thinking_text_call")
     for at, item in enumerate(other.items):
         item.at = f"items[{at}]"
-        item.hints = ts.Hints()  # the renderer takes another way, and writes the same
+        item.turn = "join"  # the renderer takes another way, and writes the same
     same = sample(encoder, Example(TALK)).digest
     assert same == sample(encoder, Example(other)).digest
     assert (

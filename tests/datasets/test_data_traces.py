@@ -152,7 +152,7 @@ def test_a_thought_before_a_call_alone_belongs_to_the_same_message() -> None:
         {"role": "assistant", "content": None, "agent": "main", "tool_calls": [call], "thinking_blocks": blocks},
     ]
     items = one("swe-agent", {"history": history}).request.items
-    assert ["", "join", ""] == [item.hints.turn if item.hints else "" for item in items[1:]]
+    assert ["", "join", ""] == [item.turn for item in items[1:]]
     assert "eA==" == getattr(items[1], "redacted", None)
 
 

@@ -65,7 +65,7 @@ def test_the_main_chain_has_all_blocks_of_a_message_and_all_results_of_its_calls
     thought = main.request.items[3]
     assert isinstance(thought, Thinking)
     assert ("c2ln", "line 7: $.message.content[0]") == (thought.signature, thought.at)
-    shapes = [item.hints.turn if item.hints else "" for item in main.request.items]
+    shapes = [item.turn for item in main.request.items]
     assert [] == [turn for turn in shapes[4:7] if turn == "new"], "text and calls belong to the message of the thought"
     assert "new" != shapes[8], "both results are one message"
 

@@ -5,7 +5,7 @@ for each draw, so that no two conversations share it.
 """
 
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from hypothesis import strategies as st
@@ -16,7 +16,6 @@ from turnscript import (
     Audio,
     Conversation,
     Document,
-    Hints,
     Image,
     Item,
     Opaque,
@@ -34,6 +33,7 @@ from turnscript import (
     ToolsChange,
     User,
 )
+from turnscript.core.conversation import Turn
 
 EMPTY = st.just(())
 Maybe = st.none() | text.words()
@@ -94,18 +94,14 @@ def _texts(maximum: int = 2) -> st.SearchStrategy[list[Part]]:
 
 @st.composite
 def hinted(draw: st.DrawFn, items: st.SearchStrategy[Item]) -> Item:
-    """An item, perhaps with hints and unnamed members."""
+    """An item, perhaps with unnamed members and what stood around it."""
     item = draw(items)
     if draw(st.booleans()):
         return item
     item.extra = draw(extras())
-    hints = Hints(
-        turn=draw(st.sampled_from(["", "new", "join"])),
-        slot=draw(st.sampled_from(["", "instructions"])),
-        envelope=draw(extras()),
-        attributes=draw(_attributes()),
-    )
-    item.hints = hints if hints != Hints() else None
+    item.turn = draw(st.sampled_from(get_args(Turn)))
+    item.slot = draw(st.sampled_from(["", "instructions"]))
+    item.envelope, item.attributes = draw(extras()), draw(_attributes())
     item.raw = draw(MAYBE_TEXT)
     return item
 

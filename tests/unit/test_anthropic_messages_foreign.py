@@ -13,7 +13,6 @@ from turnscript.core.conversation import (
     Audio,
     Conversation,
     Document,
-    Hints,
     Image,
     Item,
     Opaque,
@@ -176,7 +175,7 @@ def test_members_and_fields_without_a_place_are_listed() -> None:
         id="i",
         phase="commentary",
         extra={"status": ONE},
-        hints=Hints(envelope={"z": ONE}),
+        envelope={"z": ONE},
     )
     _, losses = messages(item)
     assert [
@@ -209,7 +208,7 @@ def test_opaque_items_of_another_api_are_dropped_and_part_nothing() -> None:
 
 def test_opaque_blocks_made_by_hand_are_written() -> None:
     value = {"type": "server_tool_use", "id": "s"}
-    opaque = Opaque(type="server_tool_use", value=json_of(value), role="assistant", hints=Hints(turn="join"))
+    opaque = Opaque(type="server_tool_use", value=json_of(value), role="assistant", turn="join")
     body, losses = messages(Assistant(content=[Text(text="a")]), opaque, origin=None)
     assert ([text("a"), value], []) == (body[0]["content"], losses)
 

@@ -94,7 +94,7 @@ def test_the_seed_shapes_are_read_and_come_back_in_both_profiles() -> None:
     assert body == API.render_request(request, profile="seed", strict=True).data.decode()
     assert ["tool_call", "tool_result"] == [item.kind for item in request.items[3:5]]
     for item in request.items:
-        item.hints, item.extra = None, {}
+        item.turn, item.extra = "", {}
     assert C1 == request.items
 
 
@@ -204,7 +204,7 @@ def test_a_refusal_part_and_an_unknown_part_return() -> None:
 def test_thinking_text_and_calls_of_one_message_are_items_in_this_order() -> None:
     items = items_of(assistant(reasoning_content="hm", content="a", tool_calls=[CALL, CUSTOM]), ANSWER)
     assert ["thinking", "assistant", "tool_call", "tool_call", "tool_result"] == [item.kind for item in items]
-    assert [None, None, None, None, None] == [item.hints for item in items]
+    assert [""] * 5 == [item.turn for item in items]
     assert ToolCall(name="sh", arguments="ls *", id="c2", custom=True) == items[3]
     assert ("$.messages[0].reasoning_content", "$.messages[0].tool_calls[1]") == (items[0].at, items[3].at)
 
@@ -217,7 +217,7 @@ def test_null_content_beside_calls_is_no_text_and_an_empty_string_is_one() -> No
 
 def test_calls_of_a_message_of_their_own_stay_there() -> None:
     items = items_of(assistant(content="a"), assistant(content=None, tool_calls=[CALL]))
-    assert "new" == items[1].hints.turn
+    assert "new" == items[1].turn
 
 
 def test_either_name_of_the_thinking_member_is_read() -> None:
@@ -274,16 +274,16 @@ def test_members_that_say_nothing_stay_unnamed(members: dict[str, Any]) -> None:
 
 def test_members_of_a_message_without_a_text_wait_on_its_first_item() -> None:
     items = items_of(assistant(content=None, tool_calls=[CALL], name="bob", annotations=[], x=1))
-    assert {"name", "annotations", "x"} == items[0].hints.envelope.keys()
+    assert {"name", "annotations", "x"} == items[0].envelope.keys()
     items = items_of(assistant(reasoning_content="hm", tool_calls=[CALL], x=1))
-    assert {"x": json_of(1)} == items[0].hints.envelope
+    assert {"x": json_of(1)} == items[0].envelope
 
 
 def test_a_call_of_an_unknown_type_stays_among_the_calls() -> None:
     psychic = {"type": "psychic", "id": "c0"}
     items = items_of(assistant(content=None, tool_calls=[psychic, CALL], x=1))
     assert ("psychic", "assistant", psychic) == (items[0].type, items[0].role, plain(items[0].value))
-    assert "join" == items[1].hints.turn
+    assert "join" == items[1].turn
 
 
 def test_unnamed_members_of_a_call_return_to_their_place() -> None:

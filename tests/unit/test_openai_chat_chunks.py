@@ -32,7 +32,6 @@ from tests.strategies.events import cut_anywhere, event_lists, in_pieces, told
 from turnscript.apis.api import Reply
 from turnscript.core.conversation import (
     Assistant,
-    Hints,
     Item,
     Opaque,
     Refusal,
@@ -157,7 +156,7 @@ def test_a_client_that_offered_functions_gets_a_function_call_in_chunks() -> Non
     request.conversation.tools = [Tool(name="f", hints={"slot": "functions"})]
     data = written(told(Response(items=[ToolCall(name="f")], finish_reason="tool_calls"), in_pieces(9)), request)
     assert b'"tool_calls"' not in data
-    assert [ToolCall(name="f", hints=Hints(slot="function_call"))] == fold(read(data)).items
+    assert [ToolCall(name="f", slot="function_call")] == fold(read(data)).items
     assert b'"finish_reason":"function_call"' in data
 
 

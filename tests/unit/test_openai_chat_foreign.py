@@ -13,7 +13,6 @@ from turnscript.core.conversation import (
     Audio,
     Conversation,
     Document,
-    Hints,
     Image,
     Item,
     Opaque,
@@ -68,8 +67,8 @@ def part_written(part: Part, item: type[Any] = User) -> tuple[Any, list[str]]:
 
 
 def test_one_turn_is_one_message_in_the_apis_order() -> None:
-    second = Thinking(content=[Text(text="t2")], hints=Hints(turn="join"), at="$.t2")
-    last = Assistant(content=[Text(text="b")], hints=Hints(turn="join"), at="$.b")
+    second = Thinking(content=[Text(text="t2")], turn="join", at="$.t2")
+    last = Assistant(content=[Text(text="b")], turn="join", at="$.b")
     (message,), losses = written(Thinking(content=[Text(text="t1")]), say("a"), CALL, second, last)
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     content = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
@@ -78,8 +77,8 @@ def test_one_turn_is_one_message_in_the_apis_order() -> None:
 
 
 def test_what_is_joined_is_reported() -> None:
-    thought = Thinking(content=[Text(text="t2")], hints=Hints(turn="join"), at="$.t2")
-    joined = Assistant(content=[Text(text="b")], name="bob", hints=Hints(turn="join"), at="$.b")
+    thought = Thinking(content=[Text(text="t2")], turn="join", at="$.t2")
+    joined = Assistant(content=[Text(text="b")], name="bob", turn="join", at="$.b")
     named = Assistant(content=[Text(text="a")], name="al")
     (message,), losses = written(Thinking(content=[Text(text="t1")]), thought, named, joined)
     assert ("t1\n\nt2", "al") == (message["reasoning_content"], message["name"])
@@ -122,7 +121,7 @@ def test_pictures_of_a_result_without_a_call_follow_it_too() -> None:
 def test_members_that_no_message_has_are_reported() -> None:
     items = [
         System(content=[Text(text="s")], id="i", role="developer"),
-        User(content=[Text(text="u")], id="i", extra={"x": json_of(1)}, hints=Hints(envelope={"y": json_of(2)})),
+        User(content=[Text(text="u")], id="i", extra={"x": json_of(1)}, envelope={"y": json_of(2)}),
         Assistant(content=[Text(text="a")], id="i", phase="commentary", at="$.input[2].content[1]"),
         ToolCall(name="f", id="c1", item_id="i", namespace="ns", extra={"caller": json_of("x")}),
     ]
@@ -148,7 +147,7 @@ def test_members_that_no_message_has_are_reported() -> None:
 
 
 def test_unnamed_members_of_a_message_are_reported_at_the_message() -> None:
-    call = ToolCall(name="f", id="c", hints=Hints(envelope={"x": json_of(1)}), at="$.messages[3].content[1]")
+    call = ToolCall(name="f", id="c", envelope={"x": json_of(1)}, at="$.messages[3].content[1]")
     assert [("$.messages[3].x", "dropped")] == written(call)[1]
 
 
@@ -323,7 +322,7 @@ def test_tools_that_change_on_the_way_are_those_of_the_end() -> None:
 
 def test_each_call_is_a_message_of_its_own_in_the_seed_profile() -> None:
     custom = ToolCall(name="sh", arguments='"x"', id="c2", custom=True, at="$.sh")
-    opaque = Opaque(type="x", value=json_of({}), role="assistant", hints=Hints(turn="join"), at="$.x")
+    opaque = Opaque(type="x", value=json_of({}), role="assistant", turn="join", at="$.x")
     messages, losses = written(say("a"), CALL, custom, opaque, RESULT, profile="seed")
     assert ["assistant", "assistant", "assistant", "tool"] == [message["role"] for message in messages]
     assert {"name": "sh", "arguments": '{"input": "\\"x\\""}', "id": "c2"} == messages[2]["function_call"]

@@ -9,7 +9,6 @@ import pytest
 
 import turnscript as ts
 from turnscript.convert.recording import stream_of as stream_of_answer
-from turnscript.core.conversation import Hints
 
 CHAT = ts.get_api("openai-chat")
 DETAILS = [{"type": "reasoning.text", "text": "hm", "signature": "s"}]
@@ -41,7 +40,7 @@ def message_of(source: Any, *, to: str = "openai-chat") -> Any:
 
 def test_thinking_is_read_from_the_other_member_as_well() -> None:
     thought, text = CHAT.parse_response(body_of(reasoning="hm")).items
-    assert ts.Thinking(content=[ts.Text(text="hm")], hints=Hints(slot="reasoning")) == thought
+    assert ts.Thinking(content=[ts.Text(text="hm")], slot="reasoning") == thought
     assert ts.Assistant(content=[ts.Text(text="Hi")]) == text
 
 
@@ -79,7 +78,7 @@ def test_a_stream_has_its_thoughts_where_they_were(name: str) -> None:
 def test_all_thoughts_of_an_answer_are_where_the_first_one_was(first: str) -> None:
     """Readers take the two members for one thought that is told twice."""
     thoughts = [ts.Thinking(content=[ts.Text(text=one)]) for one in ("h", "m")]
-    thoughts[first == "reasoning_content"].hints = Hints(slot="reasoning")
+    thoughts[first == "reasoning_content"].slot = "reasoning"
     response = ts.Response(items=[*thoughts], finish_reason="stop", origin="openai-chat")
     message = CHAT.render_response(response, ts.Request()).value["choices"][0]["message"]
     streamed, _ = stream_of_answer(response, ts.Request(), CHAT)

@@ -56,7 +56,7 @@ def test_a_prompt_is_one_user_text() -> None:
 def test_a_list_of_one_prompt_is_the_same_in_another_shape() -> None:
     (item,) = request_of(prompt=["a"]).items
     assert isinstance(item, User)
-    assert ([Text(text="a")], None) == (item.content, item.hints)
+    assert User(content=[Text(text="a")]) == item
 
 
 def test_an_extension_puts_a_system_text_before_it() -> None:

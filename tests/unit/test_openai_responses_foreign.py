@@ -14,7 +14,6 @@ from turnscript.core.conversation import (
     Audio,
     Conversation,
     Document,
-    Hints,
     Image,
     Item,
     Opaque,
@@ -72,8 +71,9 @@ def test_where_a_text_of_another_api_stood_means_nothing_here() -> None:
 
 
 def test_message_boundaries_and_members_around_a_block_are_reported() -> None:
-    hints = Hints(turn="join", envelope={"x": ONE})
-    user = User(content=[Text(text="x")], hints=hints, extra={"y": ONE}, at="$.messages[2].content[1]")
+    user = User(
+        content=[Text(text="x")], turn="join", envelope={"x": ONE}, extra={"y": ONE}, at="$.messages[2].content[1]"
+    )
     expected = [
         ("$.messages[2].content[1].y", "dropped"),
         ("$.messages[2].content[1]", "approximated"),

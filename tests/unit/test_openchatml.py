@@ -219,7 +219,7 @@ def test_a_name_of_an_answer_stands_in_the_opening_whatever_comes_before_the_tex
 
 def test_a_name_is_that_of_its_own_turn_and_may_stand_without_a_text() -> None:
     """R-O-15."""
-    answer_apart = said(ts.Assistant, "a", name="Coach", hints=ts.Hints(turn="new"))
+    answer_apart = said(ts.Assistant, "a", name="Coach", turn="new")
     written = document(user("q"), thought("t"), answer_apart)
     assert "<|im_start|>assistant\n<|start_reason|>t<|end_reason|>\n<|im_end|>" in written
     assert "<|im_start|>assistant name=Coach\na\n<|im_end|>" in written

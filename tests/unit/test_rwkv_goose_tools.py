@@ -71,7 +71,7 @@ def test_an_answer_that_says_a_label_and_then_calls_is_one_turn(name: str, argum
         assert transcript.startswith(f"User: q\n\nAssistant: {label}\n")
         back = format_.parse(transcript).items
         assert short(items)[:2] == short(back)[:2]
-        assert [None] * 3 == [item.hints for item in back]
+        assert [""] * 3 == [item.turn for item in back]
         whole = answer(f"{transcript.removeprefix('User: q')[12:]}", format_, [WEATHER])
         assert [label, "get_weather"] == [short([one])[0][1].split(" ")[0] for one in whole.items]
 

@@ -96,6 +96,15 @@ def test_a_format_that_changes_nothing_is_the_one_that_it_is_based_on(name: str)
     }
 
 
+def test_fields_of_every_item_are_read_by_their_names_of_before() -> None:
+    dumped = dump_format(ts.get_format("rwkv-universal")).replace('name = "rwkv-universal"', 'name = "own"')
+    before = re.sub(r'path = "(slot|turn|envelope)"', r'path = "hints.\1"', dumped)
+    assert 3 == len({*re.findall(r"hints\.\w+", before)})
+    assert [*map(dump_format, load(dumped))] == [*map(dump_format, load(before))]
+    with pytest.raises(ts.InvalidInput, match="no such field of the item 'shape'"):
+        load(before.replace("hints.slot", "hints.shape"))
+
+
 def test_clues_are_written_too() -> None:
     clue = Clue(evidence="name", pattern=r"my[\d]+", reason="so it is", also=("x",), order=3)
     format_ = ts.Format("mine", "Mine", ts.get_format(ts.formats()[0]).document, (clue,))

@@ -248,9 +248,9 @@ class Rendering:
     def put_envelope(self, message: Body, item: Item, *, named: bool = False) -> None:
         """Write the unnamed members of the message around an item. `named`: it may have a name, which a transcript
         gives a turn without a text, too. That of another message written as one with it stays."""
-        if item.hints is None or not item.hints.envelope:
+        if not item.envelope:
             return
-        envelope, at = item.hints.envelope, source_paths.message_path(item.at)
+        envelope, at = item.envelope, source_paths.message_path(item.at)
         if self.request.origin is None and "name" in envelope:
             name = plain(envelope["name"])
             named = named and isinstance(name, str)

@@ -1,13 +1,14 @@
 """Owns the conversation: a flat list of items made of parts, the tools, and the settings of a request or response.
 
 One item is one block of the Universal transcript. How items group into messages is a rule of each API, so it is not
-stored; where a payload departs from its API's rule, the item carries `hints`. Nothing here knows any API or format.
+stored; where a payload departs from its API's rule, the item's `turn` says so. Nothing here knows any API or format.
 
 The structs are not watched by the garbage collector: they hold no reference cycles, and a long session makes many.
 
-Five fields that every item has:
+Eight fields that every item has:
 - `extra`: members of the wire object that have no name here, as JSON text, written back at their place to the same API.
-- `hints`: what the message around it says, and the form that it has in its API.
+- `turn`, `slot`, `envelope`, `attributes`: how it stood in its source, and what the message or the tag around it
+  says. None says a shape: a body that goes back to its API is taken from its source.
 - `raw`: the text exactly as a model generated it, for exact replay.
 - `open`: the item is not finished: a text to be continued (a prefill), or a stream that was cut off.
 - `at`: the JSON path it was read from. Only for messages to people; two items that differ in `at` alone are equal.
@@ -73,18 +74,21 @@ Extra = dict[str, Json]
 Turn = Literal["", "new", "join"]
 
 
-class Hints(Comparable, Struct, eq=False, omit_defaults=True, gc=False):
-    """Holds what the message or the tag around an item says, and no field of its own. It says no shape: a body that
-    goes back to its API is taken from its source."""
+class _NoMembers(dict[str, Json]):
+    """Says nothing, for all items at once: dictionaries of their own would make each a third larger. It stays empty."""
 
-    turn: Turn = ""
-    """Starts a message of its own (`new`) or belongs to the one before (`join`), against the API's grouping rule."""
-    slot: str = ""
-    """Names which of several things of its API it was: a tool of its own, or a way to say a thought."""
-    envelope: Extra = {}
-    """Unnamed members of the message around this block; on the first block of the message."""
-    attributes: Extra = {}
-    """Attributes of a transcript's tag that its format does not name, in order."""
+    __slots__ = ()
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("this empty dictionary is that of all items; assign another")
+
+    __setitem__ = setdefault = update = __ior__ = _refuse
+
+    def __reduce__(self) -> str:
+        return "NO_MEMBERS"  # a copy is the same one
+
+
+NO_MEMBERS = _NoMembers()
 
 
 # Parts: what content is made of.
@@ -154,7 +158,14 @@ class Item(Comparable, Struct, eq=False, kw_only=True, gc=False):
 
     kind: ClassVar[str] = ""
     extra: Extra = {}
-    hints: Hints | None = None
+    turn: Turn = ""
+    """Starts a message of its own (`new`) or belongs to the one before (`join`), against the API's grouping rule."""
+    slot: str = ""
+    """Names which of several things of its API it was: a tool of its own, or a way to say a thought."""
+    envelope: Extra = NO_MEMBERS
+    """Unnamed members of the message around this block; on the first block of the message."""
+    attributes: Extra = NO_MEMBERS
+    """Attributes of a transcript's tag that its format does not name, in order."""
     raw: str | None = None
     open: bool = False
     at: str = ""

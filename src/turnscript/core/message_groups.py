@@ -1,7 +1,7 @@
-"""Owns grouping: which neighbouring items make one message of an API (requirements 3.5), and hints where they do not.
+"""Owns grouping: which neighbouring items make one message of an API (requirements 3.5), and where they do not.
 
 Each API has a rule: pairs of kinds where the second joins the message of the first. `group` applies it when messages
-are written; `mark_turns` leaves a `turn` hint wherever a body that is read departs from it.
+are written; `mark_turns` sets the `turn` of an item wherever a body that is read departs from it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from turnscript.core.conversation import (
     Assistant,
-    Hints,
     Item,
     Request,
     Text,
@@ -42,7 +41,7 @@ SIDES = {
 """Whose message an item goes to. Items of different sides never share a message."""
 
 _ALONE = frozenset({"", "system"})
-"""Sides whose items share no message, whatever a hint says: items that were moved may have got other neighbours."""
+"""Sides whose items share no message, whatever `turn` says: items that were moved may have got other neighbours."""
 
 
 def side_of(item: Item, sides: Mapping[str, str] = SIDES) -> str:
@@ -55,14 +54,14 @@ def group(
     joins: frozenset[tuple[str, str]] = JOINS,
     sides: Mapping[str, str] = SIDES,
 ) -> list[list[Item]]:
-    """The items of each message, in order: the API's rule, overridden by `turn` hints between items of one side."""
+    """The items of each message, in order: the API's rule, overridden by `turn` between items of one side."""
     groups: list[list[Item]] = []
     members: list[Item] = []
     before: Item | None = None
     kind_before = ""
     for item in items:
         kind = item.kind
-        turn = item.hints.turn if item.hints is not None else ""
+        turn = item.turn
         if turn:
             side = side_of(item, sides)
             joined = turn == "join" and before is not None and side_of(before, sides) == side and side not in _ALONE
@@ -78,7 +77,7 @@ def group(
 
 
 def mark_turns(items: list[Item], message: Sequence[Item], joins: frozenset[tuple[str, str]] = JOINS) -> None:
-    """Append the items read from one message to `items`, with a `turn` hint wherever `group` would do otherwise.
+    """Append the items read from one message to `items`, with a `turn` wherever `group` would do otherwise.
 
     The items of one message must be of one side.
     """
@@ -88,37 +87,15 @@ def mark_turns(items: list[Item], message: Sequence[Item], joins: frozenset[tupl
         kind = item.kind
         would_join = (kind_before, kind) in joins
         if would_join == (turn == "new"):
-            hints(item).turn = turn
+            item.turn = turn
         kind_before, turn = kind, "join"
     items += message
-
-
-def hints(item: Item) -> Hints:
-    """The item's hints, made if it has none yet."""
-    if item.hints is None:
-        item.hints = Hints()
-    return item.hints
-
-
-def is_joined(item: Item) -> bool:
-    """Whether the item belongs to the one before it, against the grouping rule."""
-    return item.hints is not None and item.hints.turn == "join"
-
-
-def slot_of(item: Item) -> str:
-    """Where the item stood on the wire, empty for the usual place."""
-    return item.hints.slot if item.hints else ""
 
 
 def attribute_losses(items: Iterable[Item]) -> list[Loss]:
     """Return a loss for each attribute of a transcript's tags that no format names: a body has no tags."""
     detail = "a body has no place for the attributes of a tag"
-    return [
-        Loss(f"{item.at}.{key}", "dropped", detail)
-        for item in items
-        if item.hints is not None
-        for key in item.hints.attributes
-    ]
+    return [Loss(f"{item.at}.{key}", "dropped", detail) for item in items for key in item.attributes]
 
 
 def only_opened(request: Request) -> Item | None:
@@ -127,7 +104,7 @@ def only_opened(request: Request) -> Item | None:
     last = request.items[-1] if request.items and request.origin is None else None
     if not isinstance(last, Assistant | Thinking) or not last.open or last.extra or text_content(last.content):
         return None
-    said: tuple[object, ...] = (last.id, last.hints.envelope if last.hints is not None else None)
+    said: tuple[object, ...] = (last.id, last.envelope)
     if isinstance(last, Assistant):
         said += (last.name, last.phase)
     else:

@@ -286,7 +286,7 @@ def in_source_words(request: Request, losses: list[Loss]) -> list[Loss]:
 
 def _silent(item: Item, words: Words) -> Iterator[str]:
     """Where members say nothing around an item, and in its parts as they stand in the source."""
-    around = [(message_path(item.at), item.hints.envelope)] if item.hints is not None else []
+    around = [(message_path(item.at), item.envelope)] if item.envelope else []
     parts: list[Part] = getattr(item, "content", [])
     within = [(part_path(item, index), part.extra) for index, part in enumerate(parts) if part.extra]
     for at, extra in (*around, *within):
@@ -628,9 +628,7 @@ def _path(item: Item, member: str, words: Words, body: _Body, *, unnamed: bool) 
         return content_path(item)
     if item.at.endswith(".function_call"):  # the one call whose members stand in no object of their own
         return item.at + member
-    kind = _kind(item)
-    if item.hints is not None and f"{item.hints.slot}{member}" in words:
-        kind = item.hints.slot
+    kind = item.slot if f"{item.slot}{member}" in words else _kind(item)
     path = item.at + _worded(words, kind, member)
     own = item.at + member  # some calls of one kind name a member as the model does, others as its API does
     return own if body.get(path) is None and body.get(own) is not None else path

@@ -19,10 +19,10 @@ from msgspec.structs import replace
 
 from turnscript.apis.api import OFFICIAL, Body
 from turnscript.core.conversation import (
+    NO_MEMBERS,
     Assistant,
     Conversation,
     Extra,
-    Hints,
     Item,
     Request,
     System,
@@ -92,7 +92,7 @@ def _texts(items: Sequence[Item]) -> list[_Said] | None:
     found: list[_Said] = []
     for item in items:
         role = _ROLES.get(type(item))
-        if role is None or item.extra or item.hints is not None or item.open:
+        if role is None or item.extra or item.turn or item.envelope or item.attributes or item.open:
             return None
         assert isinstance(item, User | Assistant | System)
         part = item.content[0] if len(item.content) == 1 else None
@@ -135,16 +135,11 @@ def _doubts(items: Sequence[Item]) -> Iterator[Loss]:
 
 def _own(item: Item, losses: list[Loss]) -> Item:
     """Return an item of the API itself without unnamed members that say nothing."""
-    own = item.hints
-    envelope = _told(own.envelope, message_path(item.at), losses) if own is not None else {}
+    envelope = _told(item.envelope, message_path(item.at), losses)
     extra = _told(item.extra, item.at, losses)
-    if len(extra) == len(item.extra) and (own is None or len(envelope) == len(own.envelope)):
+    if len(extra) == len(item.extra) and len(envelope) == len(item.envelope):
         return item
-    found = copy(item)
-    found.extra = extra
-    if own is not None:
-        found.hints = replace(own, envelope=envelope)
-    return found
+    return replace(item, extra=extra, envelope=envelope)
 
 
 def _told(extra: Extra, at: str, losses: list[Loss]) -> Extra:
@@ -157,16 +152,11 @@ def _told(extra: Extra, at: str, losses: list[Loss]) -> Extra:
 def _foreign(item: Item, losses: list[Loss]) -> Item:
     """Return an item from elsewhere without what nobody knows here: unnamed members, and how another API writes it."""
     content = getattr(item, "content", ())
-    if not item.extra and item.hints is None and not any(part.extra for part in content):
-        return item
-    found, own = copy(item), item.hints
-    unnamed = [(item.at, item.extra)]
-    if own is not None:
-        unnamed += [(message_path(item.at), own.envelope), (item.at, own.attributes)]
-        found.hints = Hints(turn="new") if own.turn == "new" else None
+    found = replace(item, extra={}, slot="", envelope=NO_MEMBERS, attributes=NO_MEMBERS)
+    found.turn = "new" if item.turn == "new" else ""
+    unnamed = [(item.at, item.extra), (message_path(item.at), item.envelope), (item.at, item.attributes)]
     unnamed += [(part_path(item, index), part.extra) for index, part in enumerate(content) if part.extra]
     losses += [Loss(f"{place}.{key}", "dropped", _NOT_HERE) for place, extra in unnamed for key in extra]
-    found.extra = {}
     if content:
         found.content = [replace(part, extra={}) if part.extra else part for part in content]  # type: ignore[attr-defined]
     return found
@@ -201,11 +191,10 @@ def _marked(item: Item, weight: float | None, *, apart: bool) -> Item:
     if weight is None and not apart:
         return item
     found = copy(item)
-    own = found.hints = copy(item.hints) if item.hints is not None else Hints()
     if apart:
-        own.turn = "new"
+        found.turn = "new"
     if weight is not None:
-        own.envelope = {**own.envelope, "weight": Json(_encode(int(weight) if weight in (0, 1) else weight))}
+        found.envelope = {**item.envelope, "weight": Json(_encode(int(weight) if weight in (0, 1) else weight))}
     return found
 
 

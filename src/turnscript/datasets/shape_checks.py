@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 from turnscript.core.conversation import (
     Assistant,
     Conversation,
-    Hints,
     Item,
     Request,
     System,
@@ -66,7 +65,7 @@ _BODIES: dict[type[Item], object] = {ToolCall: CallArguments, ToolResult: Result
 _WORD = re.compile(r"[A-Za-z0-9_.:/-]+")
 """A name or an id that is written as it stands."""
 _OBJECT, _JSON, _PLAIN = '{{"{}": 1}}', '["{}"]', "{}"
-_HELD = {"at", "content", "name", "id", "arguments", "hints"}
+_HELD = {"at", "content", "name", "id", "arguments"}
 
 
 def _rest(kind: Any) -> tuple[Callable[[Any], object], object]:
@@ -290,8 +289,6 @@ def _said(request: Request) -> Said | None:
             # An escape may be written as its character, and arguments on several lines may be laid out.
             form = _OBJECT if is_object(text) else _JSON if is_json(text) else _PLAIN
             if "\\u" in text or (kind is ToolCall and (form is not _OBJECT or "\n" in text)):
-                return None
-            if item.hints is not None and item.hints != Hints():
                 return None
             named = [-1 if one is None else words.setdefault(one, len(words)) for one in (item.name, item.id)]
             kind = (kind, form, *named)

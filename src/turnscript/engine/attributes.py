@@ -2,7 +2,7 @@ r"""Owns the attributes of opening tags: ` key="value"`, each value JSON on one 
 
 Strings are the ordinary case. `<` and `>` are written `\u003c` and `\u003e`, so no tag can appear in a value and the
 first `>>` ends the opening. Of tags without these, such as `[/USER]`, the first character is written so. A key that the
-table does not name is kept in `hints.attributes`, in order.
+table does not name is kept in `attributes` of the item, in order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw as RawJson
 
-from turnscript.core.conversation import Hints, Item
+from turnscript.core.conversation import Item
 from turnscript.core.errors import InvalidTranscript
 from turnscript.core.json_text import Json, compact, json_string, plain, text_of, type_name, without_angles
 from turnscript.core.losses import UnnamedLoss
@@ -27,6 +27,9 @@ from turnscript.engine.table import Attribute, AttributeType
 
 SPOKEN = ("system", "user", "assistant")
 """Kinds of items that are a turn's text, and say who speaks."""
+
+AROUND = frozenset({"turn", "slot", "envelope"})
+"""Fields of every item that say how it stood in its source: empty, they say nothing; no prompt misses a word there."""
 
 _KEY = re.compile(r"[ \t]+([A-Za-z_][A-Za-z0-9_.-]*)=")
 _PLAIN_STRING = re.compile(r'"[^"\\\x00-\x1f]*"')
@@ -49,13 +52,12 @@ def write_attributes(item: Any, attributes: Sequence[Attribute], out: Writer) ->
     for attribute in attributes:
         if not attribute.written:
             continue
-        path = attribute.path
-        value = _get(item, path) if "." in path else getattr(item, path)
+        value = getattr(item, attribute.path)
         if value is None:  # what most attributes are
             if not attribute.fallback:
                 continue
             value = getattr(item, attribute.fallback)
-        if _is_unsaid(attribute, value):
+        if (not value and attribute.path in AROUND) or _is_unsaid(attribute, value):
             continue
         if attribute.words:
             value = dict(attribute.words).get(value)
@@ -69,10 +71,10 @@ def write_attributes(item: Any, attributes: Sequence[Attribute], out: Writer) ->
 
 
 def _is_unsaid(attribute: Attribute, value: Any) -> bool:
-    """Return whether a field holds nothing that has to be written. An empty text is something; an empty hint is not."""
+    """Return whether a field holds nothing to be written. An empty text is something."""
     if value is None or value is False or value == attribute.default:
         return True
-    return not value and (attribute.type != "text" or attribute.path.startswith("hints."))
+    return not value and attribute.type != "text"
 
 
 def attribute_text(value: Any) -> str:
@@ -109,26 +111,25 @@ def turn_value(item: Item, attribute: Attribute) -> str | None:
     Calls and results have names that are no speaker's.
     """
     if item.kind in SPOKEN:
-        said: str | None = _get(item, attribute.path)
+        said: str | None = getattr(item, attribute.path)
         return said
-    value = item.hints.envelope.get(attribute.path) if item.hints is not None else None
+    value = item.envelope.get(attribute.path)
     return None if value is None or bytes(value)[:1] != b'"' else str(plain(value))
 
 
-def extra_attributes(item: Any, out: Writer, named: Sequence[Attribute]) -> str:
+def extra_attributes(item: Item, out: Writer, named: Sequence[Attribute]) -> str:
     """Return the attributes that the table does not name, as they were read. What can be no key is a loss."""
-    hints: Hints | None = getattr(item, "hints", None)
-    if not hints or not hints.attributes:
+    if not item.attributes:
         return ""
     if out.archive:
         known = {attribute.key for attribute in named}
-        for key in hints.attributes:
+        for key in item.attributes:
             if key in known or not _KEY.fullmatch(f" {key}="):
                 out.lose(f".{key}", "dropped", "no attribute without a name here can be called so")
                 known.add(key)
-        given = [(key, value) for key, value in hints.attributes.items() if key not in known]
+        given = [(key, value) for key, value in item.attributes.items() if key not in known]
         return out.escape.spelled("".join([f" {key}={without_angles(compact(value))}" for key, value in given]))
-    for key in hints.attributes:
+    for key in item.attributes:
         out.lose(f".{key}", "dropped", "a prompt shows only attributes that the format names")
     return ""
 
@@ -153,14 +154,9 @@ def scan_attributes(text: str, start: int, end: int, line: int, column: int) -> 
     return found
 
 
-def read_attributes(
-    found: dict[str, Json],
-    attributes: Sequence[Attribute],
-    line: int,
-) -> tuple[dict[str, Any], Hints | None]:
-    """Return fields and hints of an item from its attributes; unnamed ones go to `hints.attributes`."""
+def read_attributes(found: dict[str, Json], attributes: Sequence[Attribute], line: int) -> dict[str, Any]:
+    """Return fields of an item from the attributes of its tag; unnamed ones go to its `attributes`."""
     fields: dict[str, Any] = {}
-    hints: dict[str, Any] = {}
     for attribute in attributes:
         value = found.pop(attribute.key, None)
         if value is None:
@@ -172,31 +168,18 @@ def read_attributes(
             message = f"the attribute {attribute.key!r} must be {expected}, not {type_name(value)}"
             raise InvalidTranscript(message, line=line, column=1, expected=expected, got=type_name(value)) from None
         read = {word: meant for meant, word in attribute.words}.get(read, read) if attribute.words else read
-        head, _, tail = attribute.path.partition(".")
-        target = hints if tail else fields
-        if head:
-            target[tail or head] = read
+        if attribute.path:
+            fields[attribute.path] = read
     if found:
-        hints["attributes"] = dict(found)
-    return fields, Hints(**hints) if hints else None
-
-
-def unhinted(attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
-    """Return those attributes that an item without hints may have."""
-    return tuple(one for one in attributes if one.written and (one.fallback or not one.path.startswith("hints.")))
-
-
-def _get(item: Any, path: str) -> Any:
-    head, _, tail = path.partition(".")
-    value = getattr(item, head)
-    return getattr(value, tail) if tail and value is not None else value
+        fields["attributes"] = dict(found)
+    return fields
 
 
 def _lose(attribute: Attribute, value: Any, out: Writer) -> None:
-    if attribute.path.startswith("hints.") and attribute.type == "text":
-        return  # the shape of the source; nothing that it says
+    if attribute.path in AROUND and attribute.type == "text":
+        return  # how it stood in its source; nothing that it says
     if attribute.type == "object":
-        place = message_path(out.place) if attribute.path == "hints.envelope" else out.place
+        place = message_path(out.place) if attribute.path == "envelope" else out.place
         missing = "a prompt has no place for it"
         out.losses += [UnnamedLoss(f"{place}.{key}", "dropped", missing) for key in value]
     else:

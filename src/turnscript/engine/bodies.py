@@ -202,9 +202,9 @@ def _read_part(match: re.Match[str], own: str | None, number: int) -> tuple[str,
     of = {"type": str(plain(found.pop("of")))} if line.part is Raw and "of" in found else {}
     as_text = line.part is Document and found.pop("payload", None) is not None
     place = SUMMARY if line.word and _is_in_summary(found) else word
-    fields, hints = read_attributes(found, line.attributes, number)
-    if hints:
-        fields["extra"] = {**fields.get("extra", {}), **hints.attributes}
+    fields = read_attributes(found, line.attributes, number)
+    if unnamed := fields.pop("attributes", None):
+        fields["extra"] = {**fields.get("extra", {}), **unnamed}
     if line.part is Raw:
         return place, _raw_part(own, fields | of, number)
     if own is not None:

@@ -61,14 +61,14 @@ def read_head(at: Cursor, text: str, position: int) -> int:
     try:
         found = scan_attributes(text, position, end - closed, 1, 1)
         form = found.pop("format", None) if place.body.formats else None
-        fields, hints = read_attributes(found, place.own_attributes, 1)
+        fields = read_attributes(found, place.own_attributes, 1)
     except InvalidTranscript as error:
         _reject(at, "malformed_head", str(error.message), position)
         return position
     if place.segment.required and place.segment.required not in fields:
         _reject(at, "invalid_call", f"{place.open.strip()} without {place.segment.required}", position)
         return position
-    begun.head = fields | ({"hints": hints} if hints else {})
+    begun.head = fields
     begun.raw.append(told.read(text[position : end + len(core)]))
     _begin_payload(at, begun, place.body.attributes_read(form))
     if closed and begun.machine is not None:

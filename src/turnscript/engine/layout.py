@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from turnscript.core.conversation import (
+    NO_MEMBERS,
     Assistant,
     Conversation,
     Item,
@@ -27,14 +28,15 @@ from turnscript.core.conversation import (
 from turnscript.core.json_spelling import COMPACT, SPACED, Spelling
 from turnscript.core.losses import Loss, UnnamedLoss
 from turnscript.core.source_paths import message_path
-from turnscript.engine.attributes import SPOKEN, unhinted
+from turnscript.engine.attributes import SPOKEN
 from turnscript.engine.escape import AUTO, POLICIES, Escape, rules_of, tags_in
 from turnscript.engine.spans import TRAINABLE, Glue, Literal, Writer
 from turnscript.engine.table import START, Document, Segment, Turn
 
 _BARE = frozenset({"system", "user", "assistant", "thinking", "tools_change"})
 """Kinds of items that ordinarily have nothing to say in the attributes of an opening."""
-_NEVER_LOST = frozenset({"content", "as_object", "at", "open", "raw", "hints", "added", "removed", "seal"})
+_NEVER_LOST = frozenset({"content", "as_object", "at", "open", "raw", "turn", "slot", "added", "removed", "seal"})
+_AROUND, _NO_PLACE = frozenset({"envelope", "attributes"}), "this format has no place for it"
 
 
 class Glues(dict["Place", Glue]):
@@ -89,7 +91,6 @@ class Place:
         "turn_attributes",
         "turn_head_end",
         "unclosed",
-        "unhinted_attributes",
         "unseen_if_empty",
         "unshown_fields",
     )
@@ -105,7 +106,6 @@ class Place:
         self.escape = escape
         self.model = segment.model
         self.own_attributes = segment.attributes
-        self.unhinted_attributes = unhinted(segment.attributes)
         self.open = segment.open
         self.head_end = segment.head_end if segment.attributes or segment.head_end else ""
         self.close = segment.close
@@ -396,25 +396,16 @@ def _silent(segment: Segment, turn: Turn, carried: Iterable[str]) -> Callable[[A
 
     Prompts do not show the shape of a content, nor where it stood, unless the table has an attribute for that.
     """
-    hidden = {"content", "as_object", "at", "seal", "hints", *carried}
+    hidden = {"content", "as_object", "at", "seal", *carried}
+    hidden |= {"slot"} - {one.path for one in (*segment.attributes, *turn.attributes)}
     if turn.speaks:
         hidden.add("raw")
         if segment.kind in ("tool_result", "tool_call"):
             told = {field for one in segment.attributes for field in (one.path, one.fallback) if one.written}
             hidden |= {"id", "name"} - told
-    fields = [*(field for field in segment.item.__struct_fields__ if field not in hidden), "hints"]
+    fields = [field for field in segment.item.__struct_fields__ if field not in hidden]
     said, nothing = attrgetter(*fields), tuple([_NOTHING.get(field) for field in fields])
-    shows_hints = any(one.path.startswith("hints.") for one in (*segment.attributes, *turn.attributes))
-
-    def silent(item: Any) -> bool:
-        if (told := said(item)) == nothing:
-            return True
-        hints = told[-1]
-        if hints is None or shows_hints or hints.turn or hints.envelope or hints.attributes:
-            return False
-        return bool(told[:-1] == nothing[:-1])
-
-    return silent
+    return lambda item: bool(said(item) == nothing)
 
 
 def _only_text(silent: Callable[[Any], bool]) -> Callable[[Any, Writer], str | None]:
@@ -436,6 +427,7 @@ def _getter(segment: Segment, turn: Turn) -> tuple[Callable[[Any], Any], tuple[s
     if segment.of:
         hidden.add("of")
     shown = hidden.union((one.path for one in (*segment.attributes, *turn.attributes)), segment.body.carries)
+    shown |= set() if turn.speaks else {"envelope", "attributes"}  # what of them a tag does not show, it tells itself
     fields = tuple(field for field in segment.item.__struct_fields__ if field not in shown and field not in _NEVER_LOST)
     if len(fields) > 1:
         return attrgetter(*fields), fields
@@ -449,18 +441,17 @@ def report_unshown(place: Place, item: Item, out: Writer, told: Container[str] =
         value = getattr(item, field)
         if value is None or value is False or value == _DEFAULTS.get(field) or value in ({}, []):
             continue
+        if field in _AROUND and out.archive:
+            continue
         if field == "extra":
             out.lose_unnamed("", value, "this format has no place for members without a name")
+        elif field == "envelope":
+            at = message_path(out.place)
+            out.losses += [UnnamedLoss(f"{at}.{key}", "dropped", _NO_PLACE) for key in value if key not in told]
+        elif field == "attributes":
+            out.losses += [Loss(f"{out.place}.{key}", "dropped", _NO_PLACE) for key in value]
         else:
             out.lose(".kind" if field == "of" else f".{field}", "dropped", "this format does not show it")
-    if item.hints is not None and not out.archive and place.speaks:
-        missing = "this format has no place for it"
-        around = message_path(out.place)
-        out.losses += [
-            UnnamedLoss(f"{around}.{key}", "dropped", missing) for key in item.hints.envelope if key not in told
-        ]
-        for key in item.hints.attributes:
-            out.lose(f".{key}", "dropped", missing)
 
 
 def report_shared(layout: Layout, items: Sequence[Item], out: Writer) -> None:
@@ -495,7 +486,15 @@ def _report_lodged(layout: Layout, items: Sequence[Item], out: Writer) -> None:
 
 
 _DEFAULTS: dict[str, Any] = {"role": System().role, "of": Thinking().of}
-_NOTHING: dict[str, Any] = _DEFAULTS | {"extra": {}, "summary": [], "custom": False, "open": False}
+_NOTHING: dict[str, Any] = {
+    **_DEFAULTS,
+    **dict.fromkeys(("turn", "slot"), ""),
+    **dict.fromkeys(_AROUND, NO_MEMBERS),
+    "extra": {},
+    "summary": [],
+    "custom": False,
+    "open": False,
+}
 
 
 class Past:
@@ -577,7 +576,7 @@ def speaker_at(layout: Layout, items: Sequence[Item], first: int, out: Writer) -
     before = items[first]
     for at in range(first, len(items)):
         item = items[at]
-        apart = (before.kind, item.kind) not in layout.joints or (item.hints is not None and item.hints.turn == "new")
+        apart = (before.kind, item.kind) not in layout.joints or item.turn == "new"
         if at > first and apart:
             return -1
         if item.kind in SPOKEN and _says(layout, item, out):

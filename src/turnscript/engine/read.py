@@ -252,13 +252,13 @@ def _read_item(document: Document, turn: Segment, block: Block, lines: Lines) ->
     except InvalidTranscript as error:
         lines.keep(error, hides=False)
         payload = {"arguments": ""} if turn.kind == ToolCall.kind else {}
-    fields, hints = read_attributes(block.attributes, turn.attributes, block.line)
+    fields = read_attributes(block.attributes, turn.attributes, block.line)
     if turn.required and turn.required not in fields:
         message = f"{turn.open} needs the attribute {turn.required!r}"
         expected = f'{turn.required}="..."'
         lines.keep(InvalidTranscript(message, line=block.line, column=1, expected=expected))
         fields[turn.required] = ""
-    return turn.item(**(payload | fields), hints=hints, open=block.open, at=f"line {block.line}")
+    return turn.item(**(payload | fields), open=block.open, at=f"line {block.line}")
 
 
 def _read_metadata(document: Document, block: Block, request: Request) -> None:
@@ -283,9 +283,9 @@ def _read_tools(document: Document, block: Block, request: Request) -> list[Loss
         return losses
     turn = document.segment(ToolsChange.kind)
     attributes = (*turn.attributes, _CHANGE, _REMOVED)
-    fields, hints = read_attributes(block.attributes, attributes, block.line)
+    fields = read_attributes(block.attributes, attributes, block.line)
     fields.pop(_CHANGE.key, None)
-    request.items.append(ToolsChange(added=tools, **fields, hints=hints, open=block.open, at=f"line {block.line}"))
+    request.items.append(ToolsChange(added=tools, **fields, open=block.open, at=f"line {block.line}"))
     return losses
 
 

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from turnscript.core.conversation import (
     Assistant,
     Dropped,
-    Hints,
     Item,
     Request,
     System,
@@ -379,7 +378,7 @@ class _Reader:
             self._lose(position, Loss(f"line {self.lines.at(position)[0]}{loss.path}", loss.kind, loss.detail))
         joined = self._last is not None and (self._last.kind, items[0].kind) in self.document.joints
         if (joined and self._before is cut.turn) or (self._unsaid and isinstance(items[0], System)):
-            items[0].hints = Hints(turn="new")
+            items[0].turn = "new"
         self._unsaid = False
         spoken = next((item for item in items if item.kind in SPOKEN), None)
         for key, value in cut.attributes.items():
@@ -387,8 +386,7 @@ class _Reader:
             if spoken is not None:
                 setattr(spoken, path, value)
             else:
-                items[0].hints = items[0].hints or Hints()
-                items[0].hints.envelope = {**items[0].hints.envelope, path: json_of(value)}
+                items[0].envelope = {**items[0].envelope, path: json_of(value)}
         self._end(cut, items)
         request.items.extend(items)
         self._before, self._last = cut.turn, items[-1]

@@ -63,8 +63,7 @@ def opening_of(place: Place, item: Item, out: Writer, keeps: bool) -> str:
         return f"{place.open} change=true{change}{shown}{place.head_end}"
     if out.names and isinstance(item, ToolResult) and item.name is None:
         item = replace(item, name=out.names.get(out.item))
-    attributes = place.own_attributes if item.hints is not None else place.unhinted_attributes
-    known = write_attributes(item, attributes, out)
+    known = write_attributes(item, place.own_attributes, out)
     payload = "".join([f" {key}={value}" for key, value in place.body.attributes(item, out.archive).items()])
     unnamed = extra_attributes(item, out, place.own_attributes) if keeps else ""
     return f"{place.open}{known}{payload}{unnamed}{place.head_end}"
@@ -95,8 +94,7 @@ def _is_tool_of_origin(tool: Tool) -> bool:
 
 
 def _is_item_of_origin(item: Item) -> bool:
-    hints = item.hints
-    if item.extra or (hints and (hints.slot or hints.envelope)):
+    if item.extra or item.slot or item.envelope:
         return True
     return isinstance(item, Opaque) or is_laid_out(item) or any(map(_is_part_of_origin, getattr(item, "content", ())))
 
@@ -527,14 +525,14 @@ class Composer:
     def _joint(self, place: Place, item: Item) -> str | None:
         if self.place is None or self._is_bare() or not self.are_joined(self.place.kind, item):
             return None
-        if self.tells_turns and item.hints is not None and item.hints.turn == "new":
+        if self.tells_turns and item.turn == "new":
             self.out.lose("", "approximated", "it goes on in the turn before")
         return self.layout.joints[self.place.kind, place.kind]
 
     def are_joined(self, kind: str, item: Item) -> bool:
         """Return whether an item may go on in the turn of an item of a kind."""
         place = self.layout.place_for(item)
-        if place is None or (item.hints is not None and item.hints.turn == "new" and place.model):
+        if place is None or (item.turn == "new" and place.model):
             return False
         return (kind, place.kind) in self.layout.joints
 
@@ -590,7 +588,7 @@ class Composer:
 
     def report(self, place: Place, item: Item) -> None:
         """Report what its place does not show of an item. Most say nothing more, which one look tells."""
-        if item.hints is not None or place.says_more(item):
+        if place.says_more(item):
             opens = self.out.item == self.named
             told = [one.path for one in place.turn_attributes if opens and turn_value(item, one) is not None]
             report_unshown(place, item, self.out, told)
@@ -687,7 +685,7 @@ def _elsewhere(composer: Composer, place: Place, item: Any) -> tuple[Item, Place
         return item, None
     composer.report(place, item)
     composer.out.lose("", "approximated", "instructions have a place at the start alone; here they are a user's text")
-    said = User(content=item.content, hints=item.hints, open=item.open, at=item.at)
+    said = User(content=item.content, turn=item.turn, open=item.open, at=item.at)
     composer.placed[composer.out.item] = said
     return said, other
 

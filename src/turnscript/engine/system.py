@@ -36,7 +36,7 @@ def _first(items: list[Item]) -> System | None:
     item = items[0] if items else None
     if not isinstance(item, System) or (item.open and len(items) > 1):
         return None
-    return None if item.hints is not None and item.hints.turn == "new" else item
+    return None if item.turn == "new" else item
 
 
 def write_system(composer: Composer, request: Request, thought: str | None) -> int:

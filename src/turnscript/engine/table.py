@@ -30,7 +30,7 @@ AttributeType = Literal["text", "flag", "number", "json", "object", "names"]
 class Attribute(Struct, frozen=True):
     """One `key="value"` of an opening tag and the field that it holds.
 
-    `path` is a field of the item, or `hints.` and a field of its hints; empty for one that says nothing now. `prompt`:
+    `path` is a field of the item; empty for one that says nothing now. `prompt`:
     also written for a model to see; the others appear in an archive only. `default`: the value that is not written.
     `fallback`: the field that is shown where `path` says nothing. `written`: false where it is only understood.
     `words`: how values are written, where not as they are; other values have no place.

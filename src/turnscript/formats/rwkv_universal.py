@@ -34,9 +34,9 @@ NAME = Attribute("name", "name", prompt=True)
 ITEM_ID = Attribute("item_id", "id")
 EVERY_ITEM = (
     Attribute("as", "", written=False),  # of archives of before: how a content was written
-    Attribute("slot", "hints.slot"),
-    Attribute("turn", "hints.turn"),
-    Attribute("message", "hints.envelope", "object"),
+    Attribute("slot", "slot"),
+    Attribute("turn", "turn"),
+    Attribute("message", "envelope", "object"),
     Attribute("raw", "raw"),
     Attribute("x", "extra", "object"),
 )

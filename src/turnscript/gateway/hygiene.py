@@ -38,7 +38,6 @@ from turnscript.core.conversation import (
     Assistant,
     Conversation,
     Extra,
-    Hints,
     Item,
     Opaque,
     Part,
@@ -57,7 +56,6 @@ from turnscript.core.conversation import (
 from turnscript.core.errors import InvalidRequest
 from turnscript.core.json_text import Json, members_in, plain, read_object
 from turnscript.core.losses import Loss, LossKind
-from turnscript.core.message_groups import is_joined
 from turnscript.core.source_paths import message_path, part_path, texts_in_source, unnamed
 from turnscript.gateway.offers import (
     AT,
@@ -185,8 +183,8 @@ def clean(request: Request, rules: Hygiene = HYGIENE) -> Cleaned:
 
 def _is_clean(volatile: Volatile, item: Item) -> bool:
     """Whether an item is texts that say something, and nothing more; then nothing is to be done with it."""
-    kind, hints = type(item), item.hints
-    if item.extra or (hints is not None and hints.envelope):
+    kind = type(item)
+    if item.extra or item.envelope:
         return False
     if kind not in _ID_OF or getattr(item, _ID_OF[kind]) is not None:
         return False
@@ -394,7 +392,7 @@ class _Cleaning:
             if not any(type(part) is not Text or part.text for part in (*item.content, *item.summary)):
                 return None  # there is nothing to read in it
             item = replace(item, signature=None, encrypted=None, redacted=None)
-        extra, hints, id_ = self._said_by(_once(item)), self._hints(item), _ID_OF.get(type(item), "")
+        extra, envelope, id_ = self._said_by(_once(item)), self._said_by(item.envelope), _ID_OF.get(type(item), "")
         content: list[Part] | None = getattr(item, "content", None)
         parts = content if content is None else [self._part(part) if part.extra else part for part in content]
         if type(item) is System and parts is not None:
@@ -404,10 +402,11 @@ class _Cleaning:
             if not parts and content and item.kind in ("system", "assistant"):
                 return None
         named = bool(id_) and getattr(item, id_) is not None
-        if extra is item.extra and hints is item.hints and not named and (parts is content or _same(parts, content)):
+        same = extra is item.extra and envelope is item.envelope and not named
+        if same and (parts is content or _same(parts, content)):
             return item
         cleaned = copy(item)
-        cleaned.extra, cleaned.hints = extra, hints
+        cleaned.extra, cleaned.envelope = extra, envelope
         if named:
             setattr(cleaned, id_, None)
         if parts is not None:
@@ -422,17 +421,6 @@ class _Cleaning:
         if any(bytes(value).strip() in _NOTHING for value in extra.values()):
             return {key: value for key, value in extra.items() if bytes(value).strip() not in _NOTHING}
         return extra
-
-    def _hints(self, item: Item) -> Hints | None:
-        hints = item.hints
-        if hints is None or not hints.envelope:
-            return hints
-        envelope = self._said_by(hints.envelope)
-        if envelope is hints.envelope:
-            return hints
-        hints = copy(hints)
-        hints.envelope = envelope
-        return hints
 
     def _part(self, part: Part) -> Part:
         extra = self._said_by(part.extra)
@@ -500,7 +488,7 @@ def _tells(item: ToolResult | System | User) -> bool:
 
 def _is_found(item: Item | None) -> bool:
     """Whether an item is what a search has found: a change that belongs to the result before it."""
-    return type(item) is ToolsChange and is_joined(item)
+    return type(item) is ToolsChange and item.turn == "join"
 
 
 # What is reported beside.

@@ -10,8 +10,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
 
-from turnscript.core.conversation import Extra, Hints, Item, System, Thinking, ToolCall, User
-from turnscript.engine.attributes import SPOKEN
+from turnscript.core.conversation import Extra, System, Thinking, ToolCall, User
+from turnscript.engine.attributes import AROUND, SPOKEN
 from turnscript.engine.layout import layout_of
 from turnscript.engine.namedcalls import BLANKS, NamedCall
 from turnscript.engine.table import Attribute, Document, Segment, Turn
@@ -21,7 +21,7 @@ from turnscript.tableio.tables import Table, not_among, unfit
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _END_BY_THEMSELVES = frozenset({"json-call", "named-call", "json-result", "function-call"})  # as their brackets tell
 # What no attribute holds: the parser's own notes, and attributes that no table names.
-_NEVER = frozenset({"as_object", "open", "at", "hints", "attributes", "seal"})
+_NEVER = frozenset({"as_object", "open", "at", "attributes", "seal"})
 _TYPES: Mapping[Any, str] = {str: "text", bool: "flag", int: "number", Extra: "object", list[str]: "names"}
 _NEEDS_CLOSE = frozenset({"xml-parameters", "tag-call", "addressed-call", "element-call"})
 _MARKED = frozenset({"named-call", "labelled"})
@@ -76,7 +76,7 @@ def _turn_fields(turn: Turn) -> Mapping[str, str]:
     return {
         field: type_
         for field, type_ in first.items()
-        if type_ == "text" and "." not in field and all(field in other for other in others)
+        if type_ == "text" and field not in AROUND and all(field in other for other in others)
     }
 
 
@@ -109,11 +109,9 @@ def _check_attributes(attributes: tuple[Attribute, ...], place: Table, fields: M
 
 @cache
 def attribute_fields(item: type[Struct]) -> Mapping[str, str]:
-    """The fields of an item, and of its hints, that an attribute can hold, and the type of each as an attribute."""
+    """The fields of an item that an attribute can hold, and the type of each as an attribute."""
     types = get_type_hints(item)
     found = {field: _attribute_type(types[field]) for field in item.__struct_fields__ if field not in _NEVER}
-    if issubclass(item, Item):
-        found |= {f"hints.{field}": type_ for field, type_ in attribute_fields(Hints).items()}
     return {field: type_ for field, type_ in found.items() if type_}
 
 

@@ -12,7 +12,7 @@ from turnscript.core.clues import Clue
 from turnscript.core.conversation import Item
 from turnscript.core.errors import InvalidInput
 from turnscript.engine.escape import Escape
-from turnscript.engine.table import Document, Group, Segment
+from turnscript.engine.table import Attribute, Document, Group, Segment
 from turnscript.formats.format import Format
 from turnscript.tableio.bodies import BODIES, TOOL_LISTS, read_body, write_body
 from turnscript.tableio.keys import Key, document_keys, keys_of
@@ -117,6 +117,8 @@ class _Reader:
             if kind not in ITEMS:
                 raise not_among(table.at("kind"), "no such kind of item", kind, ITEMS)
             given["item"] = ITEMS[kind]
+        if made is Attribute:
+            given["path"] = given["path"].removeprefix("hints.")  # as tables of before call fields of every item
         try:
             built = made(**given)
         except InvalidInput as error:

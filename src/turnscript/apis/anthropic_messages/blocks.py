@@ -35,7 +35,6 @@ from turnscript.core.conversation import (
 )
 from turnscript.core.json_text import Json, json_of, members_in, plain, read_list, text_of
 from turnscript.core.losses import Indexed
-from turnscript.core.message_groups import hints
 from turnscript.core.wire import Reader, Verbatim, Wire, extra_of, mismatch
 
 # Wire objects.
@@ -337,7 +336,7 @@ def _turn(message: UserMessage | AssistantMessage, speaker: type[User | Assistan
         if isinstance(items[0], speaker):
             items[0].extra = extra_of(message)
         else:
-            hints(items[0]).envelope = extra_of(message)
+            items[0].envelope = extra_of(message)
     return items
 
 

@@ -43,7 +43,7 @@ from turnscript.core.conversation import (
 from turnscript.core.data_urls import is_data_url, split_data_url
 from turnscript.core.json_text import NULL, Json, read_list, read_object
 from turnscript.core.json_text import is_object as is_object_text
-from turnscript.core.message_groups import group, hints, mark_turns
+from turnscript.core.message_groups import group, mark_turns
 from turnscript.core.signatures import VERSION
 from turnscript.core.source_paths import Unplaced, part_path
 from turnscript.core.validation import kind_of, text_only
@@ -110,7 +110,7 @@ def read_content(value: Json, at: str) -> list[Item]:
         return [Opaque(type="content", value=value, at=at)]
     rest = without(members, ("role", "parts"))
     if rest:
-        hints(items[0]).envelope = rest
+        items[0].envelope = rest
     return items
 
 

@@ -41,7 +41,6 @@ from turnscript.core.conversation import (
     Audio,
     Document,
     Extra,
-    Hints,
     Image,
     Item,
     Part,
@@ -54,7 +53,6 @@ from turnscript.core.conversation import (
 from turnscript.core.data_urls import data_url, split_data_url
 from turnscript.core.errors import InvalidRequest
 from turnscript.core.json_text import Json, read_object
-from turnscript.core.message_groups import slot_of
 from turnscript.core.source_paths import content_path, part_path
 from turnscript.core.validation import kind_of
 from turnscript.core.wire import Reader, Verbatim, extra_of, given
@@ -308,7 +306,7 @@ def thought_of(part: Part, at: str) -> Thinking | None:
     except InvalidRequest:
         return None
     del members["type"]
-    return Thinking(content=content, extra=members, hints=Hints(slot=WITHIN), at=at)
+    return Thinking(content=content, extra=members, slot=WITHIN, at=at)
 
 
 def apart(parts: Sequence[Part], at: str) -> list[Item]:
@@ -329,7 +327,7 @@ def apart(parts: Sequence[Part], at: str) -> list[Item]:
 
 def is_within(item: Item) -> bool:
     """Whether a thought stood in a content."""
-    return slot_of(item) == WITHIN and isinstance(item, Thinking)
+    return item.slot == WITHIN and isinstance(item, Thinking)
 
 
 def is_plain(item: Thinking) -> bool:

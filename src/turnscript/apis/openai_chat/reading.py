@@ -49,7 +49,7 @@ from turnscript.core.conversation import (
 )
 from turnscript.core.json_text import Json, plain, read_list
 from turnscript.core.losses import Indexed
-from turnscript.core.message_groups import hints, mark_turns
+from turnscript.core.message_groups import mark_turns
 from turnscript.core.source_paths import says_nothing
 from turnscript.core.wire import Verbatim, Wire, extra_of, given, mismatch, missing
 
@@ -178,7 +178,7 @@ def _read_assistant(message: AssistantMessage, at: str, items: list[Item]) -> No
         if message.name is not UNSET:
             extra["name"] = encoded(message.name)
         if extra:
-            hints(found[0]).envelope = extra
+            found[0].envelope = extra
     mark_turns(items, found)
 
 
@@ -193,7 +193,7 @@ def _with_thoughts(message: AssistantMessage, at: str, within: list[Item], extra
         last.content += beside
         last.name = given(message.name)
     if extra:
-        hints(within[0]).envelope = extra
+        within[0].envelope = extra
     return within
 
 

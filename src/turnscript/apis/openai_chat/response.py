@@ -49,7 +49,6 @@ from turnscript.core.conversation import (
 )
 from turnscript.core.finish_reasons import CALLED
 from turnscript.core.json_text import is_object
-from turnscript.core.message_groups import slot_of
 from turnscript.core.source_paths import not_here, part_path
 from turnscript.core.validation import text_only
 
@@ -167,7 +166,7 @@ class Message:
     def thinks_in(self, item: Thinking) -> str:
         """Return the member for thoughts: the first one of them says which."""
         if not self._thinks_in:
-            self._thinks_in = REASONING if slot_of(item) == REASONING else self._reasoning
+            self._thinks_in = REASONING if item.slot == REASONING else self._reasoning
         return self._thinks_in
 
     @property
@@ -196,7 +195,7 @@ class Message:
             self.order.note("thinking", item.at)
         if said or not text:
             return []
-        if self._whole and slot_of(item) == BOTH and self._is_own:
+        if self._whole and item.slot == BOTH and self._is_own:
             self._extra[REASONING] = text
         return [{self.thinks_in(item): text}]
 
@@ -241,7 +240,7 @@ class Message:
     def _call(self, item: ToolCall, cut: bool) -> list[Body]:
         rendering = self._rendering
         cut = cut or not is_whole(item)
-        legacy = self.legacy or (slot_of(item) == LEGACY_CALL and not rendering.foreign)
+        legacy = self.legacy or (item.slot == LEGACY_CALL and not rendering.foreign)
         if cut and (not self._whole or self.holds or item.custom or legacy):  # of which no stream tells anything either
             rendering.lose(item.at, "dropped", UNTOLD)
             return []

@@ -31,7 +31,6 @@ from turnscript.apis.shared.stream_reader import Parts
 from turnscript.core.conversation import (
     Assistant,
     Extra,
-    Hints,
     Issue,
     Item,
     Opaque,
@@ -137,7 +136,7 @@ class Lane:
     def item(self, content: list[Part]) -> Item:
         """The item around some content."""
         if self.key == REASONING:
-            return Thinking(content=content, hints=Hints(slot=REASONING), at=self.at)
+            return Thinking(content=content, slot=REASONING, at=self.at)
         if self.key == "reasoning_content":
             return Thinking(content=content, at=self.at)
         return Assistant(content=content, at=self.at)
@@ -174,7 +173,7 @@ class ThoughtLane(Lane):
         return thought
 
     def item(self, content: list[Part]) -> Item:
-        return Thinking(content=content, hints=Hints(slot=WITHIN), at=self.at)
+        return Thinking(content=content, slot=WITHIN, at=self.at)
 
 
 class CallLane(Lane):
@@ -236,7 +235,7 @@ class CallLane(Lane):
     def _call(self, arguments: str) -> ToolCall:
         call = ToolCall(name=self.name, arguments=arguments, id=self.id, custom=self.custom, at=self.at)
         if self.key == LEGACY_CALL:
-            call.hints = Hints(slot=self.key)
+            call.slot = self.key
         return call
 
     def may_end(self) -> bool:
@@ -512,7 +511,7 @@ class Assembly(ChoiceAnswer):
         if not (message or choice.finish_reason == FILTERED):  # of which Azure leaves no message
             raise InvalidRequest("required, but missing; expected a message", path="$.choices[0].message")
         if self._twice:
-            next(item for item in response.items if isinstance(item, Thinking)).hints = Hints(slot=BOTH)
+            next(item for item in response.items if isinstance(item, Thinking)).slot = BOTH
         if message and (message.content is None or message.content is UNSET):
             _note_null(response)
         return response

@@ -30,7 +30,6 @@ from turnscript.core.finish_reasons import check_end
 from turnscript.core.json_text import Json, members_in, read_list, read_object
 from turnscript.core.logprobs import TokenLogprob
 from turnscript.core.losses import Loss
-from turnscript.core.message_groups import slot_of
 from turnscript.core.sse import HOLE, frame, template
 
 
@@ -176,7 +175,7 @@ class ChatStreamRenderer(ChoiceWriter):
     def _start_call(self, out: list[bytes], part: ToolCall, index: int) -> None:
         """A call whose arguments are sent as they come."""
         message = self._message
-        if message.holds or self._begun or message.legacy or part.custom or slot_of(part) == LEGACY_CALL:
+        if message.holds or self._begun or message.legacy or part.custom or part.slot == LEGACY_CALL:
             return
         place: Body = {"index": message.calls}
         id_, name = message.call_head(part if part.at else replace(part, at=f"items[{index}]"))

@@ -213,7 +213,7 @@ def _think(target: Target, message: Body, thoughts: Sequence[Thinking]) -> None:
             target.rendering.lose(item.at, "dropped", "thinking without a text has no form here")
         else:
             texts.append(text)
-        if item.extra or item.hints is not None:
+        if item.extra or item.envelope:
             target.put_rest(message, item)
     if texts:
         message[target.reasoning] = texts[0] if len(texts) == 1 else "\n\n".join(texts)
@@ -270,7 +270,7 @@ def _say_beside(target: Target, message: Body, spoken: Sequence[Assistant]) -> N
         if item.name is not None and message.setdefault("name", item.name) != item.name:
             target.rendering.lose_member(item, "name", "dropped", "one message has one name")
         target.rendering.lose_unplaced(item)
-        if item.extra or item.open or item.hints is not None:
+        if item.extra or item.open or item.envelope:
             target.put_rest(message, item)
 
 
@@ -467,7 +467,7 @@ def _finish(target: Target, message: Body, item: System | User, run: _Run) -> No
     if item.name is not None:
         message["name"] = item.name
     target.rendering.lose_unplaced(item)
-    if item.extra or item.open or item.hints is not None:
+    if item.extra or item.open or item.envelope:
         target.put_rest(message, item)
     run.others.append(message)
     run.before.append(item)
@@ -488,7 +488,7 @@ def _write_result(target: Target, item: ToolResult, run: _Run) -> None:
     message, lifted = _tool_message(target, item)
     if target.seed and "tool_call_id" in message:
         message["tool_call_id"] = message.pop("tool_call_id")  # the order of the Universal document
-    if item.extra or item.open or item.hints is not None:
+    if item.extra or item.open or item.envelope:
         target.put_rest(message, item)
     if message.get("tool_call_id") in target.open_calls:
         for overtaken in run.before:

@@ -37,7 +37,6 @@ from turnscript.apis.api import Body, leftover
 from turnscript.core.conversation import (
     DECLARED_AS,
     Extra,
-    Hints,
     Item,
     Opaque,
     Text,
@@ -48,7 +47,6 @@ from turnscript.core.conversation import (
     single_text,
 )
 from turnscript.core.json_text import NULL, Json, is_json, json_of, members, plain, read_object, text_of
-from turnscript.core.message_groups import slot_of
 
 TOOL_SEARCH_CALL, TOOL_SEARCH_OUTPUT = "tool_search_call", "tool_search_output"
 LOCAL_SHELL_CALL, LOCAL_SHELL_OUTPUT = "local_shell_call", "local_shell_call_output"
@@ -275,7 +273,7 @@ def _call(slot: str, given: Extra, at: str) -> ToolCall | None:
         arguments = members(said)
     if not fits(slot, arguments):
         return None
-    call = ToolCall(name=name_of(slot), arguments=arguments, as_object=True, hints=Hints(slot=slot), at=at)
+    call = ToolCall(name=name_of(slot), arguments=arguments, as_object=True, slot=slot, at=at)
     call.id = plain(given.pop("call_id"))
     _identify(call, given)
     return call
@@ -290,7 +288,7 @@ def _output(slot: str, given: Extra, at: str) -> ToolResult | None:
     by_id = slot == LOCAL_SHELL_OUTPUT and "call_id" not in given and _is_string(given.get("id"))
     if not (by_id or _is_string(given.get("call_id"))):
         return None
-    result = ToolResult(hints=Hints(slot=slot), at=at)
+    result = ToolResult(slot=slot, at=at)
     if not _READ[slot](result, given):
         return None
     result.id = plain(given["id"] if by_id else given.pop("call_id"))
@@ -346,11 +344,11 @@ def settle_client_items(items: list[Item]) -> None:
     """Give outputs to the calls that they answer, where they name the item and not its call; and leave those verbatim
     whose calls a server ran."""
     hosted = {id_ for item in items if type(item) is Opaque and item.type == SHELL_CALL for id_ in _call_ids(item)}
-    called = {item.item_id: item.id for item in items if type(item) is ToolCall and slot_of(item) == LOCAL_SHELL_CALL}
+    called = {item.item_id: item.id for item in items if type(item) is ToolCall and item.slot == LOCAL_SHELL_CALL}
     for index, item in enumerate(items):
         if type(item) is not ToolResult:
             continue
-        slot = slot_of(item)
+        slot = item.slot
         if slot == LOCAL_SHELL_OUTPUT and item.id == item.item_id:
             item.id = called.get(item.item_id, item.id)
         elif slot == SHELL_OUTPUT and item.id in hosted and (body := output_body(item, item.id)) is not None:
@@ -369,7 +367,7 @@ def _call_ids(call: Opaque) -> Iterator[str]:
 def call_body(item: ToolCall, call_id: str | None, *, whole: bool = False) -> Body | None:
     """A call as an item of its own; None where its arguments are no action. `whole`: with all that an answer says,
     whether a request says it or not."""
-    slot = slot_of(item)
+    slot = item.slot
     if slot not in CLIENT_CALLS or not fits(slot, item.arguments):
         return None
     body: Body = {"type": slot}
@@ -413,7 +411,7 @@ def begun_body(body: Body) -> Body:
 
 def command_events(item: ToolCall) -> Iterator[tuple[str, Body]]:
     """What tells a call before it is done: the commands of a shell. All others are told by their item alone."""
-    if slot_of(item) != SHELL_CALL:
+    if item.slot != SHELL_CALL:
         return
     commands: Sequence[str] = _DECODERS[SHELL_CALL].decode(item.arguments).commands
     event = "response.shell_call_command"
@@ -427,7 +425,7 @@ def command_events(item: ToolCall) -> Iterator[tuple[str, Body]]:
 
 def output_body(item: ToolResult, call_id: str | None) -> Body | None:
     """The output of such a call; None where it is none, or says what such an output cannot."""
-    slot, text = slot_of(item), single_text(item.content)
+    slot, text = item.slot, single_text(item.content)
     if slot not in CLIENT_OUTPUTS or text is None or item.status not in _SAID.get(slot, (None,)):
         return None
     body: Body = {"type": slot, "call_id": call_id, "output": text}
@@ -446,7 +444,7 @@ def settle_call(call: ToolCall) -> None:
     """Take off a call in an answer what every such call says there."""
     usual = {"type"} | ({"environment"} if says_local(call.extra) else set())
     call.extra = {key: value for key, value in call.extra.items() if key not in usual}
-    more = _USUAL[slot_of(call)]
+    more = _USUAL[call.slot]
     if more:  # which any spelling may say
         said = read_object(call.arguments).items()
         call.arguments = members({key: value for key, value in said if key not in more or plain(value) != more[key]})

@@ -39,6 +39,7 @@ from turnscript.apis.openai_responses.writing import Writer, search_call
 from turnscript.apis.shared.answers import UNTOLD, is_whole
 from turnscript.apis.shared.citations import take_pages
 from turnscript.core.conversation import (
+    NO_MEMBERS,
     Assistant,
     Conversation,
     Item,
@@ -54,7 +55,6 @@ from turnscript.core.conversation import (
 )
 from turnscript.core.json_text import Json, read_object
 from turnscript.core.logprobs import Candidate, TokenLogprob, data_of
-from turnscript.core.message_groups import slot_of
 from turnscript.core.source_paths import part_path
 from turnscript.core.validation import text_only
 from turnscript.core.wire import missing
@@ -275,7 +275,7 @@ def _scored(token: Candidate) -> Body:
 
 def is_search_call(item: Item) -> bool:
     """Whether a call is one of a search for tools that the client runs."""
-    return isinstance(item, ToolCall) and slot_of(item) == TOOL_SEARCH_CALL
+    return isinstance(item, ToolCall) and item.slot == TOOL_SEARCH_CALL
 
 
 # Reading.
@@ -292,12 +292,12 @@ def read_output(value: Json, path: str, index: int) -> Item | None:
         return item
     if is_search_call(item):
         item.extra.pop("execution", None)
-    elif isinstance(item, ToolCall) and slot_of(item) in CLIENT_CALLS:
+    elif isinstance(item, ToolCall) and item.slot in CLIENT_CALLS:
         settle_call(item)
     else:
         if isinstance(item, ToolCall) and item.arguments == "{}" and _has_no_arguments(value):
             item.arguments = ""  # what an answer says is kept as it is, in streams too
-        item.hints = None
+        item.envelope = NO_MEMBERS
     item.extra = said(item.extra)
     item.id = item.id or None
     if isinstance(item, ToolCall):
@@ -320,8 +320,8 @@ def _output_items(value: Json, path: str, index: int) -> list[Item]:
     """The items of an output item. Where it is what a tool of the client's has answered, the server has run that."""
     items = read_items([value], path, index)
     return [
-        Opaque(type=slot_of(item), value=value, at=item.at)
-        if isinstance(item, ToolResult) and slot_of(item) in CLIENT_OUTPUTS
+        Opaque(type=item.slot, value=value, at=item.at)
+        if isinstance(item, ToolResult) and item.slot in CLIENT_OUTPUTS
         else item
         for item in items
     ]
@@ -358,7 +358,7 @@ def head(item: Item) -> Item:
             item_id=item.item_id,
             namespace=item.namespace,
             custom=item.custom,
-            hints=item.hints,
+            slot=item.slot,
             at=item.at,
         )
     return item

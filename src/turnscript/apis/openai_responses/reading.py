@@ -47,7 +47,6 @@ from turnscript.core.conversation import (
 )
 from turnscript.core.json_text import Json, json_of, plain, read_list, read_object, text_of
 from turnscript.core.losses import Indexed
-from turnscript.core.message_groups import hints
 from turnscript.core.wire import Reader, Verbatim, extra_of, given, mismatch, missing
 
 _EASY: Reader[EasyMessage] = Reader(EasyMessage)
@@ -195,12 +194,12 @@ def _seed_message(wire: AnyMessage, value: Json, at: str, items: list[Item]) -> 
         if block is not None:
             items.append(_SEED[block.__class__](block, f"{at}.content[{index}]"))
     for item in items[start + 1 :]:
-        hints(item).turn = "join"
+        item.turn = "join"
     head = items[start]
     if isinstance(head, System | User | Assistant):
         _finish_message(head, wire)
     elif envelope := _envelope(wire):
-        hints(head).envelope = envelope
+        head.envelope = envelope
 
 
 def _only_own_blocks(wire: AnyMessage, value: Json) -> list[Any]:

@@ -27,7 +27,6 @@ from turnscript.apis.shared.model_lists import model_body, model_list
 from turnscript.core.conversation import Item, Opaque, Request, System, Thinking, ToolsChange
 from turnscript.core.errors import InvalidRequest, TurnscriptError
 from turnscript.core.json_text import NULL, Json, json_of, plain, read_list, read_object
-from turnscript.core.message_groups import slot_of
 from turnscript.core.sse import frame
 from turnscript.core.wire import mismatch
 
@@ -286,7 +285,7 @@ def _outputs(body: bytes) -> list[tuple[str, bytes]]:
 def _join(request: Request, items: Sequence[bytes]) -> None:
     before = read_items([RawJson(item) for item in items], "$.previous_response_id")
     name_joined(request, before)
-    answered = any(slot_of(item) in CLIENT_OUTPUTS for item in request.items)
+    answered = any(item.slot in CLIENT_OUTPUTS for item in request.items)
     said = (index for index, item in enumerate(request.items) if not item.at.startswith("$.instructions"))
     start = next(said, len(request.items))
     request.items[start:start] = before

@@ -63,7 +63,6 @@ from turnscript.core.events import (
 from turnscript.core.framing import SSE
 from turnscript.core.json_text import Json, read_list
 from turnscript.core.logprobs import TokenLogprob
-from turnscript.core.message_groups import slot_of
 from turnscript.core.sse import HOLE, comment, frame, template
 
 
@@ -435,7 +434,7 @@ class StreamWriter(OneStream):
     def _end_call(self, part: LivePart, item: ToolCall, index: int) -> None:
         if is_search_call(item):  # it is told by the item alone
             return
-        if slot_of(item) in CLIENT_CALLS:
+        if item.slot in CLIENT_CALLS:
             for type_, members in command_events(item):
                 self._emit(type_, {"output_index": part.at} | members)
             return

@@ -53,7 +53,6 @@ from turnscript.core.conversation import (
     DECLARED_AS,
     Assistant,
     Extra,
-    Hints,
     Item,
     Opaque,
     Request,
@@ -69,7 +68,6 @@ from turnscript.core.conversation import (
 from turnscript.core.errors import InvalidRequest
 from turnscript.core.json_text import Json, is_object, plain, read_list, read_object, text_of
 from turnscript.core.losses import Loss
-from turnscript.core.message_groups import slot_of
 from turnscript.core.wire import Reader, Verbatim, extra_of, given
 
 NAMESPACE = "namespace"
@@ -256,7 +254,7 @@ def _search_call(members: Extra, at: str) -> list[Item]:
     value = members.pop("arguments", None)
     if value is None:
         return []
-    call = ToolCall(name=SEARCH, arguments=text_of(value), as_object=True, hints=Hints(slot=TOOL_SEARCH_CALL), at=at)
+    call = ToolCall(name=SEARCH, arguments=text_of(value), as_object=True, slot=TOOL_SEARCH_CALL, at=at)
     if _begins(value, b'"'):
         call.arguments, call.as_object = plain(value), False
     elif not is_object(call.arguments):
@@ -273,9 +271,9 @@ def _search_output(members: Extra, at: str) -> list[Item]:
         found = read_tools(read_list(value), f"{at}.tools")
     except InvalidRequest:
         return []  # what of the list is a tool can still be of use
-    result = ToolResult(content=[Text(text=found_text(found))], hints=Hints(slot=TOOL_SEARCH_OUTPUT), at=at)
+    result = ToolResult(content=[Text(text=found_text(found))], slot=TOOL_SEARCH_OUTPUT, at=at)
     _identify_search(result, members)
-    return [result, ToolsChange(added=found, hints=Hints(turn="join"), at=at)]
+    return [result, ToolsChange(added=found, turn="join", at=at)]
 
 
 def _identify_search(item: ToolCall | ToolResult, members: Extra) -> None:
@@ -316,7 +314,7 @@ def name_joined(request: Request, items: Iterable[Item]) -> None:
 
 def _name_calls(items: Iterable[Item], names: Mapping[str, str]) -> None:
     for item in items:
-        if type(item) is ToolCall and (slot := slot_of(item)) in OWN_CALLS:
+        if type(item) is ToolCall and (slot := item.slot) in OWN_CALLS:
             item.name = names.get(name_of(slot), item.name)
 
 
@@ -336,9 +334,7 @@ def _has_any(request: Request) -> bool:
     kinds = set(map(type, items))
     if ToolsChange in kinds or Opaque in kinds:
         return True
-    return ToolCall in kinds and any(
-        type(item) is ToolCall and item.hints is not None and item.hints.slot in OWN_CALLS for item in items
-    )
+    return ToolCall in kinds and any(type(item) is ToolCall and item.slot in OWN_CALLS for item in items)
 
 
 _PREFIXES: dict[type, str] = {Assistant: "msg_", Thinking: "rs_", ToolResult: "fco_"}
@@ -389,7 +385,7 @@ class Naming:
         named = copy(item)
         if isinstance(named, ToolCall):
             shim = self._restore(named)
-            if named.hints is not None and named.hints.slot in CLIENT_CALLS:
+            if named.slot in CLIENT_CALLS:
                 self._act(named, whole if isinstance(whole, ToolCall) else named, index)
             named.id = self._free("call", named.id, "call_", index, named)
             named.item_id = self._free("item", named.item_id, _call_prefix(named), index, named)
@@ -418,7 +414,7 @@ class Naming:
             at = f"{item.at or f'items[{index}]'}.arguments"
             whole.arguments, whole.open = free_text(whole, at, self._losses), False
         if isinstance(whole, ToolCall) and (_is_own(start) or _is_own(whole)):
-            whole.hints = start.hints
+            whole.slot = start.slot
         return whole
 
     def _restore(self, call: ToolCall) -> bool:
@@ -427,7 +423,7 @@ class Naming:
         if space is not None and call.namespace is None:
             call.namespace, call.name = space, (tool.name if tool is not None else None) or ""
         if call.namespace is None and call.name in self._declared:
-            call.hints = Hints(slot=self._declared[call.name])
+            call.slot = self._declared[call.name]
         if tool is None or tool.type != "custom" or call.custom:
             return False
         call.custom = True
@@ -452,8 +448,8 @@ class Naming:
         """Such a call is an item of its own, which begins with what it does. Where that is nothing that the tool does,
         it stays the call of a function."""
         call.arguments = whole.arguments
-        if not fits(slot_of(call), call.arguments):
-            call.hints = None
+        if not fits(call.slot, call.arguments):
+            call.slot = ""
             detail = f"what the model wrote is nothing that {call.name!r} does: it is told as the call of a function"
             self._losses.append(Loss(whole.at or f"items[{index}]", "approximated", detail))
 
@@ -478,11 +474,11 @@ def made_item_id(seed: str, index: int, prefix: str = _PREFIXES[Assistant]) -> s
 
 def _is_own(item: Item) -> bool:
     """Whether an item is a call that has no name on the wire."""
-    return item.hints is not None and item.hints.slot in OWN_CALLS
+    return item.slot in OWN_CALLS
 
 
 def _call_prefix(call: ToolCall) -> str:
     """How the ids of such an item begin."""
     if _is_own(call):
-        return ID_PREFIXES.get(slot_of(call), "tsc_")
+        return ID_PREFIXES.get(call.slot, "tsc_")
     return "ctc_" if call.custom else "fc_"

@@ -24,7 +24,6 @@ from turnscript.core.conversation import (
     Assistant,
     Document,
     Extra,
-    Hints,
     Item,
     Opaque,
     Part,
@@ -39,7 +38,6 @@ from turnscript.core.conversation import (
     single_text,
 )
 from turnscript.core.json_text import is_object
-from turnscript.core.message_groups import is_joined, slot_of
 from turnscript.core.source_paths import Unplaced, message_path, telling
 from turnscript.core.validation import text_only
 
@@ -120,9 +118,8 @@ class Writer:
                 continue
             for item in run:
                 _WRITE[item.__class__](self, item)
-                hints = item.hints
-                if hints is not None and (hints.turn or hints.envelope):
-                    self._lose_hints(item, hints)
+                if item.turn or item.envelope:
+                    self._lose_message(item)
                 self.index += 1
 
     def write_instructions(self, body: Body) -> int:
@@ -162,12 +159,12 @@ class Writer:
             return {key: value for key, value in item.extra.items() if key != "name"}
         return item.extra
 
-    def _lose_hints(self, item: Item, hints: Hints) -> None:
+    def _lose_message(self, item: Item) -> None:
         """Report what the shape of messages said and this API cannot: only blocks of the seed share a message."""
-        if hints.turn and self.joined is not item:
+        if item.turn and self.joined is not item:
             self.rendering.lose(item.at, "approximated", "where a message begins and ends is not kept")
         message = message_path(item.at)
-        for key in telling(hints.envelope, self.rendering.request.words):
+        for key in telling(item.envelope, self.rendering.request.words):
             self.rendering.lose(f"{message}.{key}", "dropped", f"{self.rendering.target} has no message around this")
 
     def call_id(self, item: ToolCall | ToolResult) -> str:
@@ -254,7 +251,7 @@ def _tool_call(writer: Writer, item: ToolCall) -> None:
     if writer.seed:
         _seed_call(writer, item, call_id)
         return
-    if writer.own and slot_of(item) == TOOL_SEARCH_CALL:
+    if writer.own and item.slot == TOOL_SEARCH_CALL:
         writer.add(item, search_call(item, call_id))
         return
     if writer.own and (own := call_body(item, call_id)) is not None:
@@ -279,7 +276,7 @@ def _tool_result(writer: Writer, item: ToolResult) -> None:
     if writer.seed:
         _seed_result(writer, item, call_id)
         return
-    if writer.own and slot_of(item) == TOOL_SEARCH_OUTPUT and _search_output(writer, item, call_id):
+    if writer.own and item.slot == TOOL_SEARCH_OUTPUT and _search_output(writer, item, call_id):
         return
     custom = item.custom or (rendering.request.origin != ORIGIN and call_id in writer.custom)
     kind = "custom_tool_call_output" if custom else "function_call_output"
@@ -310,7 +307,7 @@ def search_call(item: ToolCall, call_id: str | None) -> Body:
 def _search_output(writer: Writer, item: ToolResult, call_id: str) -> bool:
     """Write what such a search has found: the change that belongs to the result. False if the result says more."""
     found = writer.items[writer.index + 1] if writer.index + 1 < len(writer.items) else None
-    if not isinstance(found, ToolsChange) or not is_joined(found) or found.removed:
+    if not isinstance(found, ToolsChange) or found.turn != "join" or found.removed:
         found = None
     tools = found.added if found is not None else []
     if item.content and single_text(item.content) != found_text(tools):

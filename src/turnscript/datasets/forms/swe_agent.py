@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from turnscript.core.conversation import Hints, Item, Part, Text, Thinking
+from turnscript.core.conversation import Item, Part, Text, Thinking
 from turnscript.core.json_text import Json
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.members import check_unread
@@ -130,8 +130,8 @@ class _Agent:
         found: list[Item] = []
         for item in items:
             thoughts = self._thoughts.pop(message_index(item.at), [])
-            if thoughts and item.hints is not None and item.hints.turn == "new":
-                item.hints.turn = ""  # the message begins with the thought now
+            if thoughts and item.turn == "new":
+                item.turn = ""  # the message begins with the thought now
             found += [*thoughts, item]
         return found
 
@@ -160,7 +160,7 @@ def _thoughts(value: Json, at: str, message: int) -> list[Item]:
             raise BadRow(Code.SHAPE, "a block that is no thought", path=f"{place}.type")
         thought.at = f"$.messages[{message}].thinking_blocks[{index}]"
         if thoughts:
-            thought.hints = Hints(turn="join")
+            thought.turn = "join"
         thoughts.append(thought)
     return thoughts
 

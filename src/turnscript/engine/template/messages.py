@@ -298,7 +298,7 @@ def _joined(parts: list[Message]) -> str:
 def _joins(before: Item, item: Item) -> bool:
     """Return whether an item of the model stands in the message of the one before it."""
     kind = type(item)
-    if kind not in _MODEL or (item.hints is not None and item.hints.turn == "new"):
+    if kind not in _MODEL or item.turn == "new":
         return False
     return kind is ToolCall or type(before) is Thinking
 
