@@ -28,7 +28,7 @@ NAMESPACE = Tool(
     tools=[Tool(name="read", parameters=Json(b"{}")), Tool(name="edit", type="custom")],
 )
 PATCHER = Tool(name="apply_patch", type="custom")
-LEGACY = Tool(name="get_weather", parameters=Json(b"{}"), hints={"slot": "functions"})
+LEGACY = Tool(name="get_weather", parameters=Json(b"{}"), slot="functions")
 
 
 def mixed_by_the_server() -> list[Step]:

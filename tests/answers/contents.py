@@ -162,7 +162,7 @@ TRAITS: dict[str, Test] = {
         any(tool.type == "custom" for tool in answer.asked.tools) and not any(call.custom for call in calls(answer))
     ),
     "namespace": lambda answer: any(tool.type == "namespace" for tool in answer.asked.tools),
-    "deprecated function": lambda answer: any("slot" in tool.hints for tool in answer.asked.tools),
+    "deprecated function": lambda answer: any(tool.slot for tool in answer.asked.tools),
     "emoji": lambda answer: "\u200d" in singles(answer),
     "combining": lambda answer: any(unicodedata.combining(one) for one in singles(answer)),
     "astral": lambda answer: any(one > "\uffff" for one in singles(answer)),

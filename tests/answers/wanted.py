@@ -232,4 +232,4 @@ def _wrapped(item: ToolCall) -> str:
 
 
 def _is_legacy(answer: Answer) -> bool:
-    return any(tool.hints.get("slot") == "functions" for tool in answer.asked.tools)
+    return any(tool.slot == "functions" for tool in answer.asked.tools)

@@ -258,7 +258,7 @@ def bare(item: ts.Item, words: Words) -> ts.Item:
 def bare_tool(tool: ts.Tool) -> ts.Tool:
     """A tool without the shape that it had on the wire."""
     tool = copy.copy(tool)
-    tool.hints = {}
+    tool.slot = ""
     return tool
 
 

@@ -33,7 +33,7 @@ def check_inverse(format_: ts.Format, request: ts.Request) -> None:
     if not any(loss.path.startswith("$.tools") for loss in rendered.losses):
         if format_.document.metadata is None:
             for tool in request.tools:
-                tool.hints = {}
+                tool.slot = ""
         assert request.tools == back.tools
 
 

@@ -1,4 +1,4 @@
-"""Owns Hypothesis strategies for typed conversations: every item, part, tool, hint and setting that the model has.
+"""Owns Hypothesis strategies for typed conversations: every item, part, tool and setting that the model has.
 
 Each strategy is made once: to make one, and to check it, takes longer than to draw from it. What can be changed is made
 for each draw, so that no two conversations share it.
@@ -145,7 +145,7 @@ def tools() -> st.SearchStrategy[Tool]:
         tools=EMPTY.map(list) | st.lists(st.builds(Tool, name=NAMES), max_size=2),
         extra=extras() | st.just({"x": msgspec.Raw(b"1"), "name": msgspec.Raw(b"null")}).map(dict),
         envelope=extras(),
-        hints=EMPTY.map(dict) | st.just({"type": "custom"}).map(dict),
+        slot=st.sampled_from(["", "elsewhere"]),
     )
 
 

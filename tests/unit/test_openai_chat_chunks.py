@@ -153,7 +153,7 @@ def test_a_part_without_a_place_here_is_named_as_its_api_names_it() -> None:
 
 def test_a_client_that_offered_functions_gets_a_function_call_in_chunks() -> None:
     request = asked()
-    request.conversation.tools = [Tool(name="f", hints={"slot": "functions"})]
+    request.conversation.tools = [Tool(name="f", slot="functions")]
     data = written(told(Response(items=[ToolCall(name="f")], finish_reason="tool_calls"), in_pieces(9)), request)
     assert b'"tool_calls"' not in data
     assert [ToolCall(name="f", slot="function_call")] == fold(read(data)).items

@@ -413,7 +413,7 @@ def test_which_stop_string_was_met_is_lost_and_reported() -> None:
 
 def test_a_client_that_offered_functions_gets_a_function_call() -> None:
     request = Request(settings=Settings(model="m"), origin="openai-chat")
-    request.conversation.tools = [Tool(name="f", hints={"slot": "functions"})]
+    request.conversation.tools = [Tool(name="f", slot="functions")]
     items: list[Item] = [ToolCall(name="f", id="c1"), ToolCall(name="g", id="c2")]
     again = API.render_response(Response(items=items, finish_reason="tool_calls"), request)
     assert isinstance(again.value, dict)

@@ -272,10 +272,10 @@ def test_a_part_of_a_result_lies_below_the_result() -> None:
 # Tools and settings.
 
 
-def test_hosted_tools_are_dropped_and_hints_ignored() -> None:
+def test_hosted_tools_are_dropped_and_slots_ignored() -> None:
     tools = [
         Tool(type="bash_20250124", name="bash"),
-        Tool(name="f", hints={"type": "custom", "strict": "absent"}, extra={"x": ONE}, envelope={"y": ONE}),
+        Tool(name="f", slot="functions", extra={"x": ONE}, envelope={"y": ONE}),
     ]
     rendered = API.render_request(Request(conversation=Conversation(tools=tools), origin="another"))
     assert {"tools": [{"type": "function", "name": "f", "parameters": None, "strict": None}]} == rendered.value

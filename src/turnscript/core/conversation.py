@@ -290,9 +290,10 @@ class Tool(Comparable, Struct, eq=False, kw_only=True, gc=False):
     """A tool that the model may call.
 
     `type` is `function` (with `parameters`, a JSON Schema), `custom` (free text, with `format`), `namespace` (with
-    `tools`), or the wire name of a tool that the API itself runs. `hints` says what a client declares it as
-    (`declared_as`) and in which list (`slot`); `envelope` holds unnamed members of the wrapper that one API puts around
-    a tool.
+    `tools`), or the wire name of a tool that the API itself runs. `declared_as`: that of a function which its client
+    declares as something else. `slot`: the list that it stands in, where that is not the usual one. `envelope` holds
+    unnamed members of the wrapper that one API puts around a tool. `at`: the JSON path of its definition, where lists
+    of tools were put together; only for messages to people.
     """
 
     name: str | None = None
@@ -304,7 +305,9 @@ class Tool(Comparable, Struct, eq=False, kw_only=True, gc=False):
     tools: list[Tool] = []
     extra: Extra = {}
     envelope: Extra = {}
-    hints: dict[str, str] = {}
+    declared_as: str = ""
+    slot: str = ""
+    at: str = ""
 
     def __post_init__(self) -> None:
         if self.parameters.__class__ not in _JSON or self.format.__class__ not in _JSON:
@@ -317,10 +320,6 @@ class Tool(Comparable, Struct, eq=False, kw_only=True, gc=False):
 def loaded(names: Sequence[str]) -> str:
     """What a result that brings tools says in words."""
     return f"Loaded: {', '.join(names)}" if names else "No tool was found."
-
-
-DECLARED_AS = "declared_as"
-"""The hint of a function that its client declares as something else: the wire name of that."""
 
 
 # Requests and responses: a conversation with what was asked of the model, and what came back.

@@ -204,7 +204,7 @@ def _tools(request: Request, losses: list[Loss]) -> str | None:
     if not request.tools and not changes:
         return None
     api = chat_api()
-    tools = [replace(tool, hints={}) if tool.hints else tool for tool in request.tools]
+    tools = [replace(tool, slot="") if tool.slot else tool for tool in request.tools]
     offered = Request(conversation=Conversation(items=list(changes), tools=tools), origin=request.origin)
     rendering = api.rendering(offered, OFFICIAL, {})
     body: Body = {}

@@ -399,7 +399,7 @@ class ToolList:
     """Tool definitions, one JSON object per line: name, description, parameters, then every further member."""
 
     def write(self, tools: Sequence[Tool], out: Writer, place: str = "$") -> None:
-        """Write a line for each tool. A prompt shows neither hints nor members without a name."""
+        """Write a line for each tool. A prompt shows neither what it was declared as nor members without a name."""
         if not out.archive:
             for index, tool in enumerate(tools):
                 for key in [*tool.extra, *tool.envelope]:
@@ -445,15 +445,21 @@ def tool_line(tool: Tool, archive: bool) -> str:
     if archive:
         fields |= {key: value for key, value in tool.extra.items() if key not in _TOOL_WORDS}
         hidden = {key: value for key, value in tool.extra.items() if key in _TOOL_WORDS}
-        notes = {"wrapper": tool.envelope, "hints": tool.hints, "extra": hidden}
+        hints = {key: said for key in _Hints.__struct_fields__ if (said := getattr(tool, key))}
+        notes = {"wrapper": tool.envelope, "hints": hints, "extra": hidden}
         if any(notes.values()):
             fields["x"] = RawJson(msgspec.json.encode({key: value for key, value in notes.items() if value}))
     return members(fields)
 
 
+class _Hints(msgspec.Struct):
+    declared_as: str = ""
+    slot: str = ""
+
+
 class _Notes(msgspec.Struct):
     wrapper: Extra = {}
-    hints: dict[str, str] = {}
+    hints: _Hints = msgspec.field(default_factory=_Hints)
     extra: Extra = {}
 
 
@@ -481,7 +487,8 @@ def tool_from(fields: Mapping[str, Json]) -> Tool:
         tools=[tool_from(one) for one in named.tools],
         extra=extra | named.x.extra,
         envelope=named.x.wrapper,
-        hints=named.x.hints,
+        declared_as=named.x.hints.declared_as,
+        slot=named.x.hints.slot,
     )
 
 

@@ -90,7 +90,7 @@ def _needs_origin(request: Request) -> bool:
 
 
 def _is_tool_of_origin(tool: Tool) -> bool:
-    return bool(tool.hints or tool.envelope or tool.extra)
+    return bool(tool.declared_as or tool.slot or tool.envelope or tool.extra)
 
 
 def _is_item_of_origin(item: Item) -> bool:

@@ -58,7 +58,6 @@ from turnscript.core.json_text import Json, members_in, plain, read_object
 from turnscript.core.losses import Loss, LossKind
 from turnscript.core.source_paths import message_path, part_path, texts_in_source, unnamed
 from turnscript.gateway.offers import (
-    AT,
     REFERENCE,
     defined,
     names_of,
@@ -261,9 +260,9 @@ class _Cleaning:
 
     def _tool(self, tool: Tool, path: str) -> Tool:
         """A tool without what is not for the model, knowing its place."""
-        hints, extra, envelope = {AT: path, **tool.hints}, self._plain(tool.extra), self._plain(tool.envelope)
+        at, extra, envelope = tool.at or path, self._plain(tool.extra), self._plain(tool.envelope)
         inner = tool.tools and [self._tool(one, f"{path}.tools[{index}]") for index, one in enumerate(tool.tools)]
-        return replace(tool, hints=hints, extra=extra, envelope=envelope, tools=inner)
+        return replace(tool, at=at, extra=extra, envelope=envelope, tools=inner)
 
     def _plain(self, extra: Extra) -> Extra:
         meaningless = self._rules.meaningless

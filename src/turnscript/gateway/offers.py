@@ -25,7 +25,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from turnscript.core.conversation import (
-    DECLARED_AS,
     Conversation,
     Item,
     Request,
@@ -48,9 +47,6 @@ from turnscript.engine.prompt import Prompt
 from turnscript.formats.format import Format
 from turnscript.gateway.naming import INPUT, Origin, Restorer
 
-AT = "at"
-"""The hint of a tool that says where its definition stood: lists of tools change, and a loss must name its place."""
-
 NAMESPACE = "namespace"
 _SLOT = "tools"
 TOOLS = Indexed(f"$.{_SLOT}")
@@ -66,7 +62,7 @@ def tool_paths(tools: Sequence[Tool]) -> list[str]:
     counts: dict[str, int] = {}
     paths = []
     for tool in tools:
-        slot = tool.hints.get("slot", _SLOT)
+        slot = tool.slot or _SLOT
         index = counts.get(slot, 0)
         counts[slot] = index + 1
         paths.append(TOOLS[index] if slot == _SLOT else f"$.{slot}[{index}]")
@@ -92,12 +88,12 @@ def spelled(request: Request, as_function: Callable[[Tool], Tool | None]) -> tup
 
 
 def _type(tool: Tool) -> str:
-    return tool.hints.get(DECLARED_AS, tool.type)
+    return tool.declared_as or tool.type
 
 
 def place_of(tool: Tool) -> str:
     """Where the definition of a tool stood."""
-    return tool.hints.get(AT, "$.tools")
+    return tool.at or "$.tools"
 
 
 def is_deferred(tool: Tool) -> bool:
@@ -128,7 +124,7 @@ def split(tool: Tool) -> tuple[Tool | None, list[Tool]]:
         if is_deferred(whole):
             one = copy(plain_tool)
             one.tools = [inner]
-            one.hints = {**one.hints, AT: place_of(inner)}
+            one.at = place_of(inner)
             later.append(one)
     if later:
         shown = [inner for whole, inner in zip(tool.tools, plain_tool.tools, strict=True) if not is_deferred(whole)]
@@ -532,8 +528,8 @@ class _Offering:
 
 
 def _types(tools: Iterable[Tool]) -> Iterator[tuple[str | None, str]]:
-    """The type that each tool was declared with, and its name."""
-    return ((tool.hints.get(DECLARED_AS), tool.name) for tool in tools if tool.name)
+    """The type that each tool was declared with, where it is no function, and its name."""
+    return ((tool.declared_as, tool.name) for tool in tools if tool.name and tool.declared_as)
 
 
 def _grouped(pairs: Iterable[tuple[str | None, str]]) -> dict[str | None, list[str]]:
@@ -545,15 +541,15 @@ def _grouped(pairs: Iterable[tuple[str | None, str]]) -> dict[str | None, list[s
 
 def _placed(tools: Sequence[Tool], paths: Sequence[str] = ()) -> Iterator[Tool]:
     """The tools, each knowing where it was defined."""
-    if all(AT in tool.hints for tool in tools):
+    if all(tool.at for tool in tools):
         yield from tools
         return
     for tool, path in zip(tools, paths or tool_paths(tools), strict=True):
-        if AT in tool.hints:
+        if tool.at:
             yield tool
             continue
         placed = copy(tool)
-        placed.hints = {**tool.hints, AT: path}
+        placed.at = path
         inside = [f"{path}.tools[{index}]" for index in range(len(tool.tools))]
         placed.tools = list(_placed(tool.tools, inside)) if inside else []
         yield placed

@@ -1,7 +1,7 @@
 """Owns the generation settings of a request: one `Option` for each member that has a name in `Settings`.
 
-Members that say the same twice: the deprecated `max_tokens` and `function_call` are typed when they stand alone, with a
-hint of that; beside the member that replaced them they stay unnamed.
+Members that say the same twice: the deprecated `max_tokens` and `function_call` are typed when they stand alone;
+beside the member that replaced them they stay unnamed.
 """
 
 from __future__ import annotations

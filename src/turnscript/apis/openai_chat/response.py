@@ -55,7 +55,7 @@ from turnscript.core.validation import text_only
 
 def is_legacy(request: Request) -> bool:
     """Return whether a client knows calls only in their deprecated form: it offered `functions` and no tools."""
-    return bool(request.tools) and all(tool.hints.get("slot") == "functions" for tool in request.tools)
+    return bool(request.tools) and all(tool.slot == "functions" for tool in request.tools)
 
 
 OBJECTS = ("chat.completion", "chat.completion.chunk")

@@ -5,7 +5,7 @@
 | `{"type": "function", "function": {name, description, parameters, strict}}` | `Tool`; beside `function`: `envelope` |
 | `{"type": "custom", "custom": {name, description, format}}` | `Tool`, `format` without its inner `grammar` object |
 | `{"type": ...}` of any other type | `Tool` of that type, its members in `extra` |
-| an entry of `functions` | `Tool` with the hint `slot: functions` |
+| an entry of `functions` | `Tool` whose `slot` is `functions` |
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from turnscript.core.json_text import Json, members_in, plain, read_list, read_o
 from turnscript.core.losses import Indexed
 from turnscript.core.wire import Verbatim, extra_of, given, mismatch
 
-_SLOT = "slot"
 _FUNCTIONS = "functions"
 _NULLABLE = ("description", "parameters", "strict")
 
@@ -79,7 +78,7 @@ def _read_tool(value: Any, at: str) -> Tool:
 
 def _read_function(value: Any, at: str) -> Tool:
     tool = _of_definition(read_function(value, at))
-    tool.hints[_SLOT] = _FUNCTIONS
+    tool.slot = _FUNCTIONS
     return tool
 
 
@@ -163,7 +162,7 @@ def write_tools(body: Body, target: Target) -> None:
     for tool, at in offered_tools(rendering, target.changes):
         if target.seed:
             rendering.lose(at, "dropped", "the seed profile has no tool definitions")
-        elif tool.hints and target.own and tool.hints.get(_SLOT) == _FUNCTIONS:
+        elif target.own and tool.slot == _FUNCTIONS:
             functions.append(_write_definition(rendering, tool, at))
         else:
             _write_tool(rendering, tool, at, tools)

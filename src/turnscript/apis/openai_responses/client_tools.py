@@ -1,7 +1,7 @@
 """Owns the tools of OpenAI's own types that the client runs: what a model that has not learnt them is told of each.
 
 Such a tool is declared by its type alone; its parameters are built into OpenAI's models. Here it is a function of that
-name, with the hint `declared_as`; on the wire it stays what it was. Its type stays in `extra`, too: another API has no
+name, `declared_as` its type; on the wire it stays what it was. Its type stays in `extra`, too: another API has no
 place for it, and is told so. A shell in a container is the server's to run, and no function. Tools for a screen are
 not here: they answer with pictures.
 
@@ -35,7 +35,6 @@ from msgspec import Raw as RawJson
 
 from turnscript.apis.api import Body, leftover
 from turnscript.core.conversation import (
-    DECLARED_AS,
     Extra,
     Item,
     Opaque,
@@ -164,7 +163,7 @@ def client_tool(type_: str, members: Extra) -> Tool | None:
         description="\n".join([known.description, *_skills(members)]),
         parameters=known.parameters,
         extra={"type": json_of(type_), **members},
-        hints={DECLARED_AS: type_},
+        declared_as=type_,
     )
 
 
@@ -192,7 +191,7 @@ def _skills(members: Extra) -> Iterator[str]:
 
 def as_function(tool: Tool) -> Tool | None:
     """The same tool again, where the model is told more of it than its client has said; None for any other."""
-    return copy(tool) if tool.hints.get(DECLARED_AS) in _TYPES else None
+    return copy(tool) if tool.declared_as in _TYPES else None
 
 
 _EXEC = json_of("exec")

@@ -15,7 +15,7 @@ from turnscript.apis.openai_responses.client_tools import LOCAL_SHELL, PATCH, SH
 from turnscript.apis.openai_responses.tools import SEARCH
 from turnscript.apis.shared.settings import OWN_STOP, effort_for
 from turnscript.apis.shared.tool_choices import left_choice, read_word, write_word
-from turnscript.core.conversation import DECLARED_AS, Request, ResponseFormat, ToolChoice, all_tools
+from turnscript.core.conversation import Request, ResponseFormat, ToolChoice, all_tools
 from turnscript.core.json_text import Json, plain, read_list, read_object
 from turnscript.core.wire import Reader, Verbatim, Wire, extra_of, mismatch
 
@@ -64,7 +64,7 @@ def _read_tool_choice(request: Request, value: Json, path: str) -> None:
 def _read_declared(request: Request, choice: Any) -> bool:
     """Read a choice of a tool by the type that it was declared as. False: it is something else."""
     kind = choice.tag if isinstance(choice, Verbatim) and choice.tag in _DECLARED else None
-    name = next((tool.name for tool in all_tools(request) if kind and tool.hints.get(DECLARED_AS) == kind), None)
+    name = next((tool.name for tool in all_tools(request) if kind and tool.declared_as == kind), None)
     if kind is None or name is None:
         return False
     members = read_object(choice.value)

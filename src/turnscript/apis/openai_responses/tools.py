@@ -1,15 +1,15 @@
 """Owns tools: reading `function`, `custom`, `namespace` and hosted tools, and writing them back.
 
 `parameters` and `strict` are required members that may be null, so null is what None is written as; a tool that leaves
-one out says so in `Tool.hints`. Of a hosted tool only its type and name are known here. A `tool_search` that the client
-runs, and the tools of `client_tools`, are functions to everybody else: they say in their hints what they were declared
-as.
+one out is so in its source alone. Of a hosted tool only its type and name are known here. A `tool_search` that the
+client runs, and the tools of `client_tools`, are functions to everybody else: `declared_as` says what they are on the
+wire.
 
 A search for tools that the client runs:
 
 | wire, each with `execution: client` | model |
 |--|--|
-| tool `tool_search` | a function with the hint `declared_as`, which `tools` reads and writes |
+| tool `tool_search` | a function `declared_as` that, which `tools` reads and writes |
 | item `tool_search_call` | `ToolCall` in the slot `tool_search_call` |
 | item `tool_search_output` | `ToolResult` in the slot `tool_search_output`; joined to it a `ToolsChange`: the tools |
 
@@ -50,7 +50,6 @@ from turnscript.apis.openai_responses.client_tools import (
 from turnscript.apis.openai_responses.objects import CustomTool, FunctionTool, NamespaceTool, TypedTool
 from turnscript.apis.shared.answers import free_text, is_whole
 from turnscript.core.conversation import (
-    DECLARED_AS,
     Assistant,
     Extra,
     Item,
@@ -135,7 +134,7 @@ def _hosted(wire: Verbatim, _at: str) -> Tool:
 
 def _search(members: Extra) -> Tool:
     """A search that the client runs. It has no name on the wire."""
-    tool = Tool(name=SEARCH, hints={DECLARED_AS: SEARCH})
+    tool = Tool(name=SEARCH, declared_as=SEARCH)
     if bytes(members.get("description", b"")).lstrip()[:1] == b'"':
         tool.description = plain(members.pop("description"))
     if bytes(members.get("parameters", b"")).lstrip()[:1] == b"{":
@@ -160,7 +159,7 @@ def found_text(tools: Sequence[Tool]) -> str:
 
 def is_search(tool: Tool) -> bool:
     """Whether a tool is a search that the client runs."""
-    return tool.hints.get(DECLARED_AS) == SEARCH
+    return tool.declared_as == SEARCH
 
 
 _READ: dict[type, Callable[[Any, str], Tool]] = {
@@ -199,8 +198,8 @@ def _head(tool: Tool) -> Body:
 
 
 def _write_function(rendering: Rendering, tool: Tool, _at: str) -> Body:
-    if DECLARED_AS in tool.hints and not rendering.foreign:
-        return _write_search(tool) if is_search(tool) else {"type": tool.hints[DECLARED_AS]}
+    if tool.declared_as and not rendering.foreign:
+        return _write_search(tool) if is_search(tool) else {"type": tool.declared_as}
     return _head(tool) | {"parameters": tool.parameters, "strict": tool.strict}
 
 
@@ -297,18 +296,18 @@ def name_declared(request: Request) -> None:
     if not _has_any(request):
         return
     tools = [tool for tool in all_tools(request) if tool.type != NAMESPACE]
-    taken = {tool.name for tool in tools if DECLARED_AS not in tool.hints}
+    taken = {tool.name for tool in tools if not tool.declared_as}
     names = {kind: _free(kind, taken) for kind in map(name_of, OWN_CALLS)}
     for tool in tools:
-        if DECLARED_AS in tool.hints:
-            tool.name = names[tool.hints[DECLARED_AS]]
+        if tool.declared_as:
+            tool.name = names[tool.declared_as]
     _name_calls(request.items, names)
     settle_client_items(request.items)
 
 
 def name_joined(request: Request, items: Iterable[Item]) -> None:
     """The same for the calls among items that were kept and are put into a request."""
-    names = {tool.hints[DECLARED_AS]: tool.name for tool in request.tools if DECLARED_AS in tool.hints}
+    names = {tool.declared_as: tool.name for tool in request.tools if tool.declared_as}
     _name_calls(items, {kind: name for kind, name in names.items() if name is not None})
 
 
@@ -329,7 +328,7 @@ def _free(name: str, taken: Container[str | None]) -> str:
 def _has_any(request: Request) -> bool:
     """Whether there may be any, which is rare."""
     tools, items = request.tools, request.items
-    if tools and any(DECLARED_AS in tool.hints for tool in tools):
+    if any(tool.declared_as for tool in tools):
         return True
     kinds = set(map(type, items))
     if ToolsChange in kinds or Opaque in kinds:
@@ -373,9 +372,7 @@ class Naming:
         self._taken: set[tuple[str, str]] = set()
         self._namespaced: dict[str, tuple[str, Tool]] = {}
         self._plain = {tool.name: tool for tool in request.tools if tool.type != NAMESPACE}
-        self._declared = {
-            tool.name: f"{tool.hints[DECLARED_AS]}_call" for tool in all_tools(request) if DECLARED_AS in tool.hints
-        }
+        self._declared = {tool.name: f"{tool.declared_as}_call" for tool in all_tools(request) if tool.declared_as}
         for space in request.tools:
             for tool in space.tools if space.type == NAMESPACE else ():
                 self._namespaced[f"{space.name}{NAMESPACE_SEPARATOR}{tool.name}"] = (space.name or "", tool)

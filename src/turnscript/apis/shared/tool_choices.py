@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from turnscript.apis.api import Body, Rendering
-from turnscript.core.conversation import DECLARED_AS, Request, Tool, ToolChoice, ToolsChange, all_tools
+from turnscript.core.conversation import Request, Tool, ToolChoice, ToolsChange, all_tools
 from turnscript.core.json_text import Json, excerpt, plain, read_list, read_object
 
 _CALLED = ("function", "custom")
@@ -145,8 +145,8 @@ def name_of(entry: Json, request: Request) -> str | None:
     """The name of the tool in an entry of a list of allowed tools, be it said, or of what has that type."""
     said: Any = plain(entry)
     name = said_name(said)
-    if name is None and isinstance(said, dict) and isinstance(kind := said.get("type"), str):
-        return next((tool.name for tool in all_tools(request) if tool.hints.get(DECLARED_AS) == kind), None)
+    if name is None and isinstance(said, dict) and (kind := said.get("type")):
+        return next((tool.name for tool in all_tools(request) if tool.declared_as == kind), None)
     return name
 
 
