@@ -62,7 +62,7 @@ def everything(request: ts.Request) -> str:
             return bytes(value).decode()
         return msgspec.structs.asdict(value) if isinstance(value, msgspec.Struct) else repr(value)
 
-    said = [request.conversation, request.hints, request.settings.thoughts]
+    said = [request.conversation, request.tight, request.unasked, request.settings.thoughts]
     return msgspec.json.encode(said, enc_hook=plainly).decode() + repr(request.unread)
 
 

@@ -167,7 +167,7 @@ def test_a_stream_that_waits_its_turn_stays_what_it_is(form: str) -> None:
         told.append(message.get("body", b""))
 
     async def run() -> None:
-        outlet = Outlet(send, GEMINI.stream_renderer(Request(hints={"stream": form})))
+        outlet = Outlet(send, GEMINI.stream_renderer(Request(framing=form)))
         outlet.ahead = lambda: 2
         await outlet.begin([])
         outlet.beat()

@@ -317,7 +317,7 @@ def test_a_document_is_read_in_the_style_that_it_has() -> None:
 def test_the_tight_style_can_be_written() -> None:
     """D-O-1: `tight` is how the specification's first example is written, and other families."""
     request = FORMAT.parse(example("o01_thoughts"))
-    request.hints.pop("tight")
+    request.tight = False
     tight = FORMAT.variant("tight")
     assert example("o01_thoughts") == tight.render(request).value
     assert request.items == tight.parse(example("o01_thoughts")).items
@@ -377,7 +377,7 @@ def test_only_flags_at_the_end_of_the_first_system_text_are_flags() -> None:
     """D-O-5: anywhere else they are words, and are protected where they could be taken for one."""
     request = FORMAT.parse(f"{turn('system', 'a <|reason|> b')}\n{turn('user', '<|reason|>')}")
     assert ["a <|reason|> b", "<|reason|>"] == texts(request)
-    assert {} == request.hints
+    assert [] == request.unasked
     written = document(said(ts.System, "a<|reason|>"), user("<|reason|>"))
     assert ["a<\\|reason|>\n<|im_end|>", "<\\|reason|>\n<|im_end|>"] == [
         part.split("\n", 1)[1] for part in inside(written).split("\n<|im_start|>")

@@ -230,6 +230,28 @@ def test_metadata_without_a_name_is_kept_and_listed_where_it_has_no_place() -> N
         assert {"$.response", "$.metadata"} <= {loss.path for loss in rendered.losses}
 
 
+def test_what_transcripts_and_tools_are_like_is_kept_as_hints() -> None:
+    said = {"tight": "true", "thoughts_unasked": "introspect reflect", "stream": "array"}
+    tool = '{"name": "f", "x": {"hints": {"declared_as": "shell", "slot": "functions"}}}'
+    archive = f'<<META>>\n{{"v": 1, "hints": {json.dumps(said)}}}\n<<META_END>>\n\n<<TOOLS>>\n{tool}\n<<TOOLS_END>>\n'
+    request = FORMAT.parse(archive)
+    assert (True, ["introspect", "reflect"], "array", {}) == (
+        request.tight,
+        request.unasked,
+        request.framing,
+        request.archived,
+    )
+    assert [ts.Tool(name="f", declared_as="shell", slot="functions")] == request.tools
+    assert archive.strip() == FORMAT.render(request).value.strip()
+
+
+def test_hints_that_nobody_knows_are_kept_as_they_stand() -> None:
+    archive = '<<META>>\n{"v": 1, "hints": {"mood": "good", "tight": "true"}}\n<<META_END>>'
+    request = FORMAT.parse(archive)
+    assert request.tight
+    assert archive == FORMAT.render(request).value.strip()
+
+
 def test_a_prompt_lists_what_it_does_not_show() -> None:
     rendered = FORMAT.render(FORMAT.parse(example("e08_names_and_free_text")), view="prompt")
     assert ["line 1.cache_control: dropped: a prompt has no place for it"] == list(map(str, rendered.losses))

@@ -426,7 +426,9 @@ class Request(Comparable, Struct, eq=False, kw_only=True, gc=False):
     """A conversation and what is asked of the model.
 
     `origin` is the API the request came from, None when it was built by hand or read from a prompt. `extra` holds the
-    request's members that have no name in `settings`; `hints` is how a transcript is written. `paths` maps
+    request's members that have no name in `settings`. `tight`: of a transcript whose turns have no white space before
+    their closings, though its format writes it. `unasked`: the kinds of thought in it that no flag asks for.
+    `framing`: how a stream that is asked for stands on the wire, where an API has several ways: `array`. `paths` maps
     a setting to its JSON path in the source where the API calls it otherwise, `words` members of items likewise (see
     `sources`). `archived`: what else an archive says. `generated`: ids of ours in the source, by item (`pairing`).
     `unread`: what of a transcript is not here as it stood there, as losses at their lines. `proofs`: the API whose
@@ -438,7 +440,9 @@ class Request(Comparable, Struct, eq=False, kw_only=True, gc=False):
     settings: Settings = msgspec.field(default_factory=Settings)
     extra: Extra = {}
     origin: str | None = None
-    hints: dict[str, str] = {}
+    tight: bool = False
+    unasked: list[str] = []
+    framing: str = ""
     paths: dict[str, str] = {}
     words: Mapping[str, str] = {}
     archived: Extra = {}

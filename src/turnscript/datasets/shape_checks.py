@@ -274,7 +274,7 @@ class Proofs:
 
 def _said(request: Request) -> Said | None:
     """Return what a conversation holds in which all items say one text or call; None if it says more."""
-    if request.unread or request.hints:
+    if request.unread or request.tight or request.unasked:
         return None
     kinds: list[Any] = []
     texts: list[str] = []

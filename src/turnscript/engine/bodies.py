@@ -28,6 +28,7 @@ from turnscript.core.conversation import (
     Part,
     Raw,
     Refusal,
+    Request,
     Settings,
     Text,
     Thinking,
@@ -496,8 +497,8 @@ class Metadata:
     """What an archive keeps of a request besides its items: one JSON object.
 
     `v` is the version of the extension, `origin` the API, `options` the request's other members as they stood there.
-    `settings` and `hints` appear only for requests built by hand, whose settings no API has spelled yet. Any other
-    member, such as `response` or `metadata`, is kept as it stands.
+    `settings` appear only for requests built by hand, whose settings no API has spelled yet; `hints` say what a
+    transcript or a stream is like. Any other member, such as `response` or `metadata`, is kept as it stands.
     """
 
     version = 1
@@ -508,7 +509,7 @@ class Metadata:
         out.content(members({"v": self.version} | {key: _as_json(value) for key, value in said.items()}))
 
     def read(self, payload: Payload) -> dict[str, Any]:
-        """Return origin, options, settings and hints; other members under `other`."""
+        """Return the fields of a request that it says; other members are those of `archived`."""
         text = payload.escape.remove(payload.text)
         _require_object(text, payload, "")
         fields = read_object(text)
@@ -517,15 +518,32 @@ class Metadata:
             message = f"this is version {version} of the archive; this release reads version {self.version}"
             raise _bad_payload(payload, message, f"version {self.version}")
         try:
+            hints = msgspec.json.decode(fields.get("hints", RawJson(b"{}")), type=dict[str, str])
+            if hints.keys() <= _HINTS.keys():
+                fields.pop("hints", None)
             return {
                 "origin": msgspec.json.decode(fields.pop("origin", RawJson(b"null")), type=str | None),
-                "options": read_object(fields.pop("options", RawJson(b"{}"))),
+                "extra": read_object(fields.pop("options", RawJson(b"{}"))),
                 "settings": _struct_from(Settings, fields.pop("settings", RawJson(b"{}"))),
-                "hints": msgspec.json.decode(fields.pop("hints", RawJson(b"{}")), type=dict[str, str]),
-                "other": fields,
+                "tight": bool(hints.get("tight")),
+                "unasked": hints.get("thoughts_unasked", "").split(),
+                "framing": hints.get("stream", ""),
+                "archived": fields,
             }
         except (msgspec.ValidationError, InvalidRequest) as error:
             raise _bad_payload(payload, f"malformed metadata: {error}", "metadata") from None
+
+
+_HINTS: dict[str, Callable[[Request], str]] = {
+    "tight": lambda request: "true" if request.tight else "",
+    "thoughts_unasked": lambda request: " ".join(request.unasked),
+    "stream": lambda request: request.framing,
+}
+
+
+def hints_of(request: Request) -> dict[str, str]:
+    """Return what an archive calls hints of a request: how it was written, or is to be answered."""
+    return {key: said for key, say in _HINTS.items() if (said := say(request))}
 
 
 def _struct_from(cls: type[msgspec.Struct], value: Json) -> Any:

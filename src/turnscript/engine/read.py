@@ -263,12 +263,8 @@ def _read_item(document: Document, turn: Segment, block: Block, lines: Lines) ->
 
 def _read_metadata(document: Document, block: Block, request: Request) -> None:
     _no_attributes(block)
-    fields = _METADATA.read(_payload(document, block))
-    request.origin = fields["origin"]
-    request.extra = fields["options"]
-    request.settings = fields["settings"]
-    request.hints = fields["hints"]
-    request.archived = fields["other"]
+    for field, value in _METADATA.read(_payload(document, block)).items():
+        setattr(request, field, value)
 
 
 def _read_tools(document: Document, block: Block, request: Request) -> list[Loss]:

@@ -44,11 +44,9 @@ from turnscript.engine.names import lines_before
 from turnscript.engine.nearly import opening_meant
 from turnscript.engine.parse import TurnParser
 from turnscript.engine.states import named_call, states_of
-from turnscript.engine.system import ALONE, BEFORE, UNASKED
+from turnscript.engine.system import ALONE, BEFORE
 from turnscript.engine.table import Document, Payload, ToolsPlace, Turn
 
-TIGHT = "tight"
-"""The hint of a document whose turns have no white space before their closings, though the format writes it."""
 _BLANK = re.compile(r"\s*")
 _WORD = re.compile(r"\S+")
 _SHOWN = 80
@@ -75,7 +73,7 @@ def read_turns(document: Document, text: str, found: Findings | None = None) -> 
     cuts = list(reader.cuts())
     request.conversation.tools = reader.told or []
     if document.turns and _is_tight(cuts):
-        request.hints = {TIGHT: "true"}
+        request.tight = True
     elif not document.flattened:
         cuts = [reader.without_space(cut) for cut in cuts]
     for index, cut in enumerate(cuts):
@@ -95,8 +93,7 @@ def _note_unasked(document: Document, request: Request) -> None:
     """Take note of kinds of thought that no flag asks for, where there are flags: a writer would add them."""
     asked = request.settings.thoughts or ()
     kinds = {item.of for item in request.items if isinstance(item, Thinking)} if document.flags is not None else set()
-    if unasked := sorted(kinds.difference(asked)):
-        request.hints[UNASKED] = " ".join(unasked)
+    request.unasked = sorted(kinds.difference(asked))
 
 
 def begins_document(document: Document, text: str) -> bool:

@@ -43,12 +43,12 @@ from turnscript.engine.attributes import (
     turn_value,
     write_attributes,
 )
-from turnscript.engine.bodies import Metadata, ToolList
+from turnscript.engine.bodies import Metadata, ToolList, hints_of
 from turnscript.engine.correlate import NOTHING, are_paired, ids_of, names_of, report_correlation
 from turnscript.engine.escape import AUTO
 from turnscript.engine.layout import Layout, Past, Place, layout_of, report_shared, report_unshown, speaker_at
 from turnscript.engine.names import name_line
-from turnscript.engine.read_turns import TIGHT, tightened
+from turnscript.engine.read_turns import tightened
 from turnscript.engine.replay import Generated, Replays, closing_of, hides
 from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Glue, Literal, Writer
 from turnscript.engine.system import leads, write_system
@@ -71,7 +71,7 @@ def opening_of(place: Place, item: Item, out: Writer, keeps: bool) -> str:
 
 def metadata_of(request: Request) -> dict[str, Any]:
     """Return what the archive says beside the items; nothing for a plain conversation without options."""
-    fields = {"options": request.extra, "settings": _said(request.settings), "hints": request.hints}
+    fields = {"options": request.extra, "settings": _said(request.settings), "hints": hints_of(request)}
     fields = {key: value for key, value in fields.items() if value} | request.archived
     if request.origin is not None and (fields or _needs_origin(request)):
         fields = {"origin": request.origin, **fields}
@@ -109,14 +109,13 @@ _TOOLS = ToolList()
 
 def write_document(document: Document, request: Request, archive: bool, policy: str = AUTO) -> Writer:
     """Return all spans of a request and what was lost. A last item that is `open` has no closing."""
-    tight = bool(request.hints.get(TIGHT))
-    composer = Composer.of(tightened(document) if tight else document, archive, policy)
+    composer = Composer.of(tightened(document) if request.tight else document, archive, policy)
     composer.write(request)
     if not composer.stays_open(request.items):
         composer.end_turn()
         if document.end:
             composer.out.control(document.end)
-    elif tight and not _is_seen_tight(document, "".join(composer.out.pieces)):
+    elif request.tight and not _is_seen_tight(document, "".join(composer.out.pieces)):
         detail = "no turn is closed without white space here, so that of the texts is read as the closings'"
         composer.out.losses.append(Loss("$", "approximated", detail))
     return composer.out

@@ -18,8 +18,6 @@ from turnscript.engine.toollists import is_function, report_tool
 if TYPE_CHECKING:
     from turnscript.engine.render import Composer
 
-UNASKED = "thoughts_unasked"
-"""The hint of a document that holds thoughts which no flag asks for."""
 BEHIND, BEFORE, ALONE, FIRST = "behind", "before", "alone", "first"
 """Where the tool definitions stand in a system turn, as a table says it."""
 _NO_SYSTEM = System()
@@ -190,11 +188,10 @@ def _flags(composer: Composer, request: Request, thought: str | None) -> str:
     if flags is None:
         return ""
     kinds: set[str | None] = {thought, *(request.settings.thoughts or ())}
-    unasked = request.hints.get(UNASKED, "").split()
     at = 0
     for first, end, generated in (*composer.replays, (len(request.items), 0, None)):
         thoughts = (item for item in request.items[at:first] if isinstance(item, Thinking) and item.content)
-        kinds |= {item.of for item in thoughts if item.of not in unasked}
+        kinds |= {item.of for item in thoughts if item.of not in request.unasked}
         kinds |= set(generated.flags) if generated is not None else set()
         at = max(at, end)
     composer.flags = tuple(kind for kind in flags.tags if kind in kinds)

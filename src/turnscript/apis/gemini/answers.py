@@ -277,7 +277,7 @@ class StreamWriter(ChunkWriter):
 
     def __init__(self, api: Api, request: Request, reply: Reply, response: Response | None = None) -> None:
         super().__init__(api, request, reply, response)
-        self._array = request.hints.get("stream") == "array"
+        self._array = request.framing == "array"
         self.framing = JSON_ARRAY if self._array else SSE
         self._called = self._cut = self._opened = self._scored = False
         self._last: type[Item] | None = None

@@ -250,7 +250,7 @@ def _read_stream(request: Request, value: Json, path: str) -> None:
     array = value == Json(b'"array"')
     request.settings.stream = True if array else _read_bool(value, path)
     if array:
-        request.hints["stream"] = "array"
+        request.framing = "array"
 
 
 _read_bool: Reader[bool] = Reader(bool)

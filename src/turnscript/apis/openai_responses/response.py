@@ -114,7 +114,7 @@ def _repeated(api: Api, request: Request) -> _Repeated:
     if request.tools or _is_instructed(request):
         return _encoded(api, request)
     try:
-        settings = _encode((api.name, request.settings, request.extra, request.hints, request.origin))
+        settings = _encode((api.name, request.settings, request.extra, request.origin))
     except UnicodeEncodeError:  # half of a surrogate pair; whoever writes it says where
         return _encoded(api, request)
     found = _known.get(settings)
