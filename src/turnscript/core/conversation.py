@@ -16,8 +16,9 @@ Eight fields that every item has:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from operator import attrgetter
 from types import NoneType
 from typing import Any, ClassVar, Literal, cast
 
@@ -46,16 +47,14 @@ class Comparable:
 
 def equal(first: Struct, second: Struct) -> bool:
     """Field by field; JSON texts by meaning, provenance not at all."""
-    for name in _compared(type(first)):
-        one, other = getattr(first, name), getattr(second, name)
-        if one is not other and not _same_value(one, other):
-            return False
-    return True
+    said = _compared(type(first))
+    one, other = said(first), said(second)
+    return one == other or all(map(_same_value, one, other))
 
 
 @cache
-def _compared(kind: type[Struct]) -> tuple[str, ...]:
-    return tuple(name for name in kind.__struct_fields__ if name not in _NOT_COMPARED)
+def _compared(kind: type[Struct]) -> Callable[[Struct], tuple[Any, ...]]:
+    return attrgetter("__class__", *(name for name in kind.__struct_fields__ if name not in _NOT_COMPARED))
 
 
 def _same_value(first: Any, second: Any) -> bool:
