@@ -64,7 +64,7 @@ def test_the_rows_of_every_form_give_the_same_tokens_and_weights_again_unless_a_
 
 def compared(item: ts.Item) -> ts.Item:
     """An item without where and how it stood in its source."""
-    return replace(item, at="", turn="", slot="", envelope={}, attributes={}, raw=None, extra={})
+    return replace(item, at="", turn="", slot="", envelope=None, attributes=None, raw=None, extra={})
 
 
 def one_text(said: str) -> list[ts.Part]:

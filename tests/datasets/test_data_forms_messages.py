@@ -223,7 +223,7 @@ def test_marks_are_weights_of_all_items_of_the_message(mark: dict[str, Any], wei
     assert [Thinking, ToolCall] == [type(item) for item in example.request.items[1:3]]
     assert example.weights == {1: weight, 2: weight}
     for item in example.request.items:
-        kept = item.extra | item.envelope
+        kept = item.extra | (item.envelope or {})
         assert kept.keys().isdisjoint({*MARKS, "masked"})
 
 

@@ -101,7 +101,7 @@ def hinted(draw: st.DrawFn, items: st.SearchStrategy[Item]) -> Item:
     item.extra = draw(extras())
     item.turn = draw(st.sampled_from(get_args(Turn)))
     item.slot = draw(st.sampled_from(["", "instructions"]))
-    item.envelope, item.attributes = draw(extras()), draw(_attributes())
+    item.envelope, item.attributes = draw(extras()) or None, draw(_attributes()) or None
     item.raw = draw(MAYBE_TEXT)
     return item
 

@@ -108,7 +108,7 @@ def test_an_empty_system_string_is_an_item() -> None:
 def test_each_system_block_is_an_item_and_keeps_its_members() -> None:
     block = {"type": "text", "text": "a", "cache_control": CACHE, "citations": None, "new": 1}
     first, second = items_of(system=[block, {"type": "text", "text": "b"}])
-    assert [("", {}), ("", {})] == [(item.turn, item.envelope) for item in (first, second)]
+    assert [("", None), ("", None)] == [(item.turn, item.envelope) for item in (first, second)]
     assert ["cache_control", "citations", "new"] == sorted(first.content[0].extra)  # type: ignore[attr-defined]
     assert ["$.system[0]", "$.system[1]"] == [first.at, second.at]
 
@@ -213,7 +213,7 @@ def test_members_of_a_message_stay_with_the_message() -> None:
     assert ["new"] == list(item.extra)
     (item,) = items_of({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "x": 2}], "new": 1})
     assert ["x"] == list(item.extra)
-    assert ["new"] == list(item.envelope)
+    assert ["new"] == list(item.envelope or ())
 
 
 def test_a_message_of_an_unknown_role_is_kept_whole() -> None:

@@ -182,7 +182,7 @@ def test_an_output_message_keeps_annotations_and_status() -> None:
         "type": "message",
     }
     item = item_of(output)
-    assert ("msg_1", ["status"], {}) == (item.id, list(item.extra), item.envelope)
+    assert ("msg_1", ["status"], None) == (item.id, list(item.extra), item.envelope)
     assert {"annotations", "logprobs"} == set(item.content[0].extra)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, assert_type
 
-import msgspec
 import pytest
 
 import turnscript as ts
@@ -109,18 +108,6 @@ def test_values_are_copied_and_pickled() -> None:
         ts.Exchange(request, ts.Response()),
     ):
         assert value == pickle.loads(pickle.dumps(value)) == copy.deepcopy(value)
-
-
-def test_what_no_message_says_around_an_item_is_the_same_for_all_and_stays_empty() -> None:
-    item, other = ts.User(), ts.Assistant()
-    for change in ("__setitem__", "setdefault", "update", "__ior__"):
-        with pytest.raises(TypeError, match="assign another"):
-            getattr(item.envelope, change)("weight", ts.Raw)
-    item.envelope = {**item.envelope, "weight": msgspec.Raw(b"0")}
-    assert [{}] * 3 == [item.attributes, other.envelope, other.attributes]
-    for copied in (copy.copy(other), copy.deepcopy(other), pickle.loads(pickle.dumps(other))):
-        assert copied.envelope is other.envelope
-        assert copied == other
 
 
 def test_a_prompt_shows_how_long_it_is() -> None:

@@ -239,7 +239,7 @@ def test_blocks_are_the_messages_that_the_tables_of_the_template_say(api: str) -
 def without_shapes(request: ts.Request) -> ts.Request:
     """A request without what it remembers of its API's shapes."""
     for item in request.items:
-        item.turn, item.slot, item.envelope, item.extra = "", "", {}, {}
+        item.turn, item.slot, item.envelope, item.extra = "", "", None, {}
     return request
 
 

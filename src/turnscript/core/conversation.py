@@ -73,23 +73,6 @@ Extra = dict[str, Json]
 Turn = Literal["", "new", "join"]
 
 
-class _NoMembers(dict[str, Json]):
-    """Says nothing, for all items at once: dictionaries of their own would make each a third larger. It stays empty."""
-
-    __slots__ = ()
-
-    def _refuse(self, *_: Any, **__: Any) -> Any:
-        raise TypeError("this empty dictionary is that of all items; assign another")
-
-    __setitem__ = setdefault = update = __ior__ = _refuse
-
-    def __reduce__(self) -> str:
-        return "NO_MEMBERS"  # a copy is the same one
-
-
-NO_MEMBERS = _NoMembers()
-
-
 # Parts: what content is made of.
 
 
@@ -161,10 +144,10 @@ class Item(Comparable, Struct, eq=False, kw_only=True, gc=False):
     """Starts a message of its own (`new`) or belongs to the one before (`join`), against the API's grouping rule."""
     slot: str = ""
     """Names which of several things of its API it was: a tool of its own, or a way to say a thought."""
-    envelope: Extra = NO_MEMBERS
-    """Unnamed members of the message around this block; on the first block of the message."""
-    attributes: Extra = NO_MEMBERS
-    """Attributes of a transcript's tag that its format does not name, in order."""
+    envelope: Extra | None = None
+    """Unnamed members of the message around this block, if it has any; on the first block of the message."""
+    attributes: Extra | None = None
+    """Attributes of a transcript's tag that its format does not name, in order, if there are any."""
     raw: str | None = None
     open: bool = False
     at: str = ""

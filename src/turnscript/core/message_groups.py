@@ -95,7 +95,7 @@ def mark_turns(items: list[Item], message: Sequence[Item], joins: frozenset[tupl
 def attribute_losses(items: Iterable[Item]) -> list[Loss]:
     """Return a loss for each attribute of a transcript's tags that no format names: a body has no tags."""
     detail = "a body has no place for the attributes of a tag"
-    return [Loss(f"{item.at}.{key}", "dropped", detail) for item in items for key in item.attributes]
+    return [Loss(f"{item.at}.{key}", "dropped", detail) for item in items for key in item.attributes or ()]
 
 
 def only_opened(request: Request) -> Item | None:

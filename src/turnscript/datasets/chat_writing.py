@@ -19,7 +19,6 @@ from msgspec.structs import replace
 
 from turnscript.apis.api import OFFICIAL, Body
 from turnscript.core.conversation import (
-    NO_MEMBERS,
     Assistant,
     Conversation,
     Extra,
@@ -135,11 +134,11 @@ def _doubts(items: Sequence[Item]) -> Iterator[Loss]:
 
 def _own(item: Item, losses: list[Loss]) -> Item:
     """Return an item of the API itself without unnamed members that say nothing."""
-    envelope = _told(item.envelope, message_path(item.at), losses)
+    envelope = _told(item.envelope or {}, message_path(item.at), losses)
     extra = _told(item.extra, item.at, losses)
-    if len(extra) == len(item.extra) and len(envelope) == len(item.envelope):
+    if len(extra) == len(item.extra) and len(envelope) == len(item.envelope or {}):
         return item
-    return replace(item, extra=extra, envelope=envelope)
+    return replace(item, extra=extra, envelope=envelope or None)
 
 
 def _told(extra: Extra, at: str, losses: list[Loss]) -> Extra:
@@ -152,9 +151,10 @@ def _told(extra: Extra, at: str, losses: list[Loss]) -> Extra:
 def _foreign(item: Item, losses: list[Loss]) -> Item:
     """Return an item from elsewhere without what nobody knows here: unnamed members, and how another API writes it."""
     content = getattr(item, "content", ())
-    found = replace(item, extra={}, slot="", envelope=NO_MEMBERS, attributes=NO_MEMBERS)
+    found = replace(item, extra={}, slot="", envelope=None, attributes=None)
     found.turn = "new" if item.turn == "new" else ""
-    unnamed = [(item.at, item.extra), (message_path(item.at), item.envelope), (item.at, item.attributes)]
+    around = [(message_path(item.at), item.envelope), (item.at, item.attributes)]
+    unnamed = [(item.at, item.extra), *((place, members) for place, members in around if members)]
     unnamed += [(part_path(item, index), part.extra) for index, part in enumerate(content) if part.extra]
     losses += [Loss(f"{place}.{key}", "dropped", _NOT_HERE) for place, extra in unnamed for key in extra]
     if content:
@@ -194,7 +194,7 @@ def _marked(item: Item, weight: float | None, *, apart: bool) -> Item:
     if apart:
         found.turn = "new"
     if weight is not None:
-        found.envelope = {**item.envelope, "weight": Json(_encode(int(weight) if weight in (0, 1) else weight))}
+        found.envelope = {**(item.envelope or {}), "weight": Json(_encode(int(weight) if weight in (0, 1) else weight))}
     return found
 
 

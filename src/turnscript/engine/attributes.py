@@ -113,7 +113,7 @@ def turn_value(item: Item, attribute: Attribute) -> str | None:
     if item.kind in SPOKEN:
         said: str | None = getattr(item, attribute.path)
         return said
-    value = item.envelope.get(attribute.path)
+    value = (item.envelope or {}).get(attribute.path)
     return None if value is None or bytes(value)[:1] != b'"' else str(plain(value))
 
 

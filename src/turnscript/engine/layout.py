@@ -14,7 +14,6 @@ from operator import attrgetter
 from typing import Any
 
 from turnscript.core.conversation import (
-    NO_MEMBERS,
     Assistant,
     Conversation,
     Item,
@@ -489,7 +488,6 @@ _DEFAULTS: dict[str, Any] = {"role": System().role, "of": Thinking().of}
 _NOTHING: dict[str, Any] = {
     **_DEFAULTS,
     **dict.fromkeys(("turn", "slot"), ""),
-    **dict.fromkeys(_AROUND, NO_MEMBERS),
     "extra": {},
     "summary": [],
     "custom": False,

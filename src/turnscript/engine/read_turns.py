@@ -383,7 +383,7 @@ class _Reader:
             if spoken is not None:
                 setattr(spoken, path, value)
             else:
-                items[0].envelope = {**items[0].envelope, path: json_of(value)}
+                items[0].envelope = {**(items[0].envelope or {}), path: json_of(value)}
         self._end(cut, items)
         request.items.extend(items)
         self._before, self._last = cut.turn, items[-1]

@@ -391,7 +391,8 @@ class _Cleaning:
             if not any(type(part) is not Text or part.text for part in (*item.content, *item.summary)):
                 return None  # there is nothing to read in it
             item = replace(item, signature=None, encrypted=None, redacted=None)
-        extra, envelope, id_ = self._said_by(_once(item)), self._said_by(item.envelope), _ID_OF.get(type(item), "")
+        extra, id_ = self._said_by(_once(item)), _ID_OF.get(type(item), "")
+        envelope = item.envelope and self._said_by(item.envelope)
         content: list[Part] | None = getattr(item, "content", None)
         parts = content if content is None else [self._part(part) if part.extra else part for part in content]
         if type(item) is System and parts is not None:

@@ -39,7 +39,6 @@ from turnscript.apis.openai_responses.writing import Writer, search_call
 from turnscript.apis.shared.answers import UNTOLD, is_whole
 from turnscript.apis.shared.citations import take_pages
 from turnscript.core.conversation import (
-    NO_MEMBERS,
     Assistant,
     Conversation,
     Item,
@@ -297,7 +296,7 @@ def read_output(value: Json, path: str, index: int) -> Item | None:
     else:
         if isinstance(item, ToolCall) and item.arguments == "{}" and _has_no_arguments(value):
             item.arguments = ""  # what an answer says is kept as it is, in streams too
-        item.envelope = NO_MEMBERS
+        item.envelope = None
     item.extra = said(item.extra)
     item.id = item.id or None
     if isinstance(item, ToolCall):

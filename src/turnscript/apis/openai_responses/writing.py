@@ -164,7 +164,7 @@ class Writer:
         if item.turn and self.joined is not item:
             self.rendering.lose(item.at, "approximated", "where a message begins and ends is not kept")
         message = message_path(item.at)
-        for key in telling(item.envelope, self.rendering.request.words):
+        for key in telling(item.envelope or {}, self.rendering.request.words):
             self.rendering.lose(f"{message}.{key}", "dropped", f"{self.rendering.target} has no message around this")
 
     def call_id(self, item: ToolCall | ToolResult) -> str:
