@@ -242,7 +242,7 @@ def bare(item: ts.Item, words: Words) -> ts.Item:
     """An item without the shape that it had on the wire, without members that say nothing in answers (a null for the
     refusal that it is not), and without an id of ours (requirements D-X-7)."""
     item = copy.copy(item)
-    item.turn, item.slot, item.envelope, item.attributes = "", "", {}, {}
+    item.turn, item.slot, item.envelope, item.attributes = "", "", None, None
     item.extra = _said(item.extra, words)
     if hasattr(item, "content"):
         item.content = [replace(part, extra=_said(part.extra, words)) for part in item.content]

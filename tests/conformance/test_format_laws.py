@@ -50,7 +50,7 @@ def as_read(format_: ts.Format, request: ts.Request, read: ts.Request) -> ts.Req
 def _bare(item: ts.Item, format_: ts.Format) -> ts.Item:
     """An item without how it stood in its source and generated text, in formats that keep no archive of those."""
     if format_.document.metadata is None:
-        item.turn, item.slot, item.envelope, item.attributes, item.raw = "", "", {}, {}, None
+        item.turn, item.slot, item.envelope, item.attributes, item.raw = "", "", None, None, None
     return item
 
 
