@@ -1,12 +1,13 @@
 """Owns the laws of spans: whose each piece of a document is hangs on the conversation alone, not on how it was written.
 
-Items that say one text are written by a short way, which is as fast as joining strings, where a prompt is
-written: an archive knows only the long one. An item that says that it goes on in a message is sent that way, and no
-prompt shows it.
+Items that say one text are written by a short way, which is as fast as joining strings. An item that says that it goes
+on in a message is sent by the long way, and no text shows that but an archive of all that a request says, which knows
+only the long one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
+from itertools import product
 
 import pytest
 from hypothesis import given, note
@@ -36,6 +37,11 @@ def variants_of(format_: ts.Format) -> Iterator[ts.Format]:
     """The format and all its variants."""
     yield format_
     yield from map(format_.variant, format_.variants)
+
+
+def views_of(format_: ts.Format) -> list[str]:
+    """The views that have both ways."""
+    return [view for view in VIEWS if view == "prompt" or format_.document.metadata is None]
 
 
 def the_long_way(asked: ts.Request, chosen: Choice) -> ts.Request:
@@ -86,11 +92,11 @@ def located(name: str) -> ts.Request:
 def test_both_ways_of_writing_an_item_give_the_same_spans(format_name: str) -> None:
     """F8: texts, control, loss mask and item, for all items, and for those between items of the other way."""
     for format_ in variants_of(ts.get_format(format_name)):
-        for name in corpora.names():
+        for name, view in product(corpora.names(), views_of(format_)):
             asked = located(name)
-            expected = written(format_, asked, "prompt")
+            expected = written(format_, asked, view)
             for case, chosen in EVERY.items():
-                assert (name, case, *expected) == (name, case, *written(format_, the_long_way(asked, chosen), "prompt"))
+                assert (name, case, *expected) == (name, case, *written(format_, the_long_way(asked, chosen), view))
 
 
 @FEWER
@@ -99,8 +105,9 @@ def test_both_ways_agree_whatever_is_said(format_name: str, asked: ts.Request, c
     """F8 for any items, names, ids and texts that chat formats know."""
     asked.locate()
     format_ = ts.get_format(format_name)
-    expected = written(format_, asked, "prompt")
-    assert expected == written(format_, the_long_way(asked, chosen.__contains__), "prompt")
+    for view in views_of(format_):
+        expected = written(format_, asked, view)
+        assert expected == written(format_, the_long_way(asked, chosen.__contains__), view)
 
 
 @given(asked=conversations.requests())
@@ -108,8 +115,9 @@ def test_both_ways_agree_whatever_an_api_may_send(asked: ts.Request) -> None:
     """F8 for all formats at once, because to draw a request takes longer than to write it."""
     asked.locate()
     for format_ in map(ts.get_format, ts.formats()):
-        note(format_.name)
-        assert written(format_, asked, "prompt") == written(format_, the_long_way(asked, lambda at: True), "prompt")
+        for view in views_of(format_):
+            note(f"{format_.name}, {view}")
+            assert written(format_, asked, view) == written(format_, the_long_way(asked, lambda at: True), view)
 
 
 @pytest.mark.about("thinking")

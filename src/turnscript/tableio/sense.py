@@ -100,7 +100,7 @@ def _check_joints(document: Document, table: Table) -> None:
 
 
 def _check_goes_on(document: Document, table: Table) -> None:
-    """Where results stand in the model's own turn, it goes on behind them, whichever way it may."""
+    """Check that a turn of the model in which results stand can go on behind them with all that a model writes."""
     for turn in document.turns:
         kinds = [segment.kind for segment in turn.segments]
         for kind in [segment.kind for segment in turn.segments if segment.model]:
