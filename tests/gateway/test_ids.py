@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from turnscript.gateway.ids import random_hex
+from turnscript.gateway.headers import random_hex
 
 
 def test_no_id_comes_twice() -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
 
-from turnscript.gateway.ids import random_hex
 from turnscript.gateway.kinds import fits_header
 
 RawHeaders = list[tuple[bytes, bytes]]
@@ -99,3 +99,25 @@ def stream_headers(more: Mapping[str, str], told: RawHeaders) -> RawHeaders:
     """The headers of a stream beside its type. Nobody on the way is to keep it back or to change it."""
     raw = [(b"cache-control", b"no-cache, no-transform"), (b"x-accel-buffering", b"no")]
     return raw + [(key.encode(), value.encode()) for key, value in more.items()] + told
+
+
+# Ids that nobody can guess: random texts, for which the operating system is asked once for many of them.
+
+_LONGEST = 16  # bytes
+_AT_ONCE = 256
+
+_ready: list[str] = []
+
+
+def random_hex(size: int) -> str:
+    """A text of twice as many characters as `size` has bytes, at most 16. Each is given once."""
+    while True:
+        try:
+            return _ready.pop()[: 2 * size]
+        except IndexError:
+            text, width = os.urandom(_LONGEST * _AT_ONCE).hex(), 2 * _LONGEST
+            _ready.extend([text[at : at + width] for at in range(0, len(text), width)])
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_ready.clear)  # or both would give the same ones

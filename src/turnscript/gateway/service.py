@@ -27,8 +27,7 @@ from turnscript.gateway.database import Bounds, Database
 from turnscript.gateway.divergence import Diagnosis
 from turnscript.gateway.forcing import check_answer
 from turnscript.gateway.generation import Generation, Outcome
-from turnscript.gateway.headers import Told
-from turnscript.gateway.ids import random_hex
+from turnscript.gateway.headers import Told, random_hex
 from turnscript.gateway.keeping import Apart, Keeping
 from turnscript.gateway.limits import Caller, Callers, Room
 from turnscript.gateway.logs import say, set_up

@@ -21,8 +21,7 @@ from turnscript.core.errors import InvalidRequest, Overloaded, TurnscriptError
 from turnscript.core.events import MessageEnd
 from turnscript.core.json_text import Json, plain, read_list, read_object
 from turnscript.core.sse import SseReader
-from turnscript.gateway.headers import CUT, NONE_LOST, by_name
-from turnscript.gateway.ids import random_hex
+from turnscript.gateway.headers import CUT, NONE_LOST, by_name, random_hex
 from turnscript.gateway.limits import Room, Share
 from turnscript.gateway.outlet import Message, Receive, Send
 from turnscript.gateway.service import Service
