@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from turnscript.apis.api import StreamParser
 from turnscript.apis.openai_chat import OpenAIChat
+from turnscript.apis.streams import StreamParser
 from turnscript.core.conversation import Request, Settings
 from turnscript.core.errors import UpstreamError
 from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold

@@ -8,7 +8,8 @@ Owns the public names; everything else may move.
 """
 
 import turnscript.cli.loading  # noqa: F401  (before all that takes its time)
-from turnscript.apis.api import Api, Reply, StreamParser, StreamRenderer
+from turnscript.apis.api import Api, Reply
+from turnscript.apis.streams import StreamParser, StreamRenderer
 from turnscript.convert.recognition import detect_api
 from turnscript.convert.registry import apis, formats, get_api, model_formats
 from turnscript.convert.verbs import convert, parse, parse_exchange, parse_response, render

@@ -23,7 +23,7 @@ from turnscript.core.errors import (
     UpstreamError,
     UpstreamTimeout,
 )
-from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, unfold
 from turnscript.core.json_text import Json, respell
 from turnscript.core.unread_stream import BEHIND, STRAY
 
@@ -121,6 +121,34 @@ def test_a_whole_response_comes_back(name: str, response: ts.Response) -> None:
     calls = [item for item in response.items if isinstance(item, ts.ToolCall)]
     if all(not call.custom and not call.namespace and is_object(call.arguments) for call in calls):
         assert said(response) == said(api.parse_response(api.render_response(response, asked()).data))
+
+
+@FEWER
+@given(response=strategies.responses(("text", "thinking", "call", "refusal", "idless")))
+def test_a_whole_answer_is_the_fold_of_its_stream(api_name: str, response: ts.Response) -> None:
+    """It says the same, and what it cannot say its stream cannot say either, but for blanks around an object."""
+    api, request = ts.get_api(api_name), asked()
+    for call in calls(response.items):
+        call.arguments = call.arguments.strip()
+    request.settings.stream_options = Json(b'{"include_usage":true}')
+    writer = api.stream_renderer(request, calls="whole")
+    whole = api.render_response(deepcopy(response), request)
+    folded = parsed(api, [writer.send(unfold(deepcopy(response))) + writer.close()])
+    told = api.parse_response(whole.data)
+    if {"moved", "approximated"}.isdisjoint(loss.kind for loss in whole.losses):  # as a text behind a refusal is
+        assert said(told) == said(folded)
+    assert ended(told) == ended(folded)
+    assert places(whole.losses) == places(writer.losses)
+
+
+def ended(response: ts.Response) -> tuple[object, ...]:
+    """What an answer says of its end."""
+    return response.finish_reason, response.stop_sequence, response.usage
+
+
+def places(losses: list[ts.Loss]) -> set[tuple[str, str]]:
+    """What was lost, but for the id of an answer, which a stream says before it knows it."""
+    return {(loss.path, loss.kind) for loss in losses if loss.path != "$.id"}
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)

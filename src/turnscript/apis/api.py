@@ -16,8 +16,8 @@ Five rules keep a body whole (requirements D-X-1, L2):
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Protocol
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -25,6 +25,7 @@ from msgspec import Raw as RawJson
 from msgspec.structs import replace
 
 from turnscript.apis.serving import Serving
+from turnscript.apis.streams import Answer, StreamParser, StreamRenderer
 from turnscript.core import source_paths
 from turnscript.core.call_pairing import call_ids, told
 from turnscript.core.conversation import (
@@ -43,7 +44,6 @@ from turnscript.core.conversation import (
 )
 from turnscript.core.error_kinds import fault_of, retry_headers
 from turnscript.core.errors import InvalidRequest, LossyConversion, TurnscriptError, UnknownName
-from turnscript.core.events import Event
 from turnscript.core.framing import SSE, Framing
 from turnscript.core.json_patch import are_equal, difference, patched
 from turnscript.core.json_spelling import objects_in_one_spelling
@@ -301,73 +301,9 @@ PLAIN = Reply()
 """An answer about which nobody has decided anything."""
 
 
-class Head(Struct):
-    """What a stream says of itself before it tells anything, as far as it has. `created`: Unix seconds."""
-
-    id: str | None = None
-    model: str | None = None
-    created: int | None = None
-    usage: Usage | None = None
-
-
-class StreamParser(Protocol):
-    """Reads a stream of an API, in any of its framings and cut anywhere, as events. Raises UpstreamError for what
-    cannot be read.
-
-    What comes behind the end of the answer is not read. Until `close`, the issues of that end may learn of it.
-    """
-
-    def head(self) -> Head:
-        """What the stream has said of itself so far."""
-        ...
-
-    def feed(self, data: bytes) -> list[Event]:
-        """More bytes; returns what is certain now."""
-        ...
-
-    def close(self) -> list[Event]:
-        """The stream is over. A stream that ends in the middle is an UpstreamError, never a success."""
-        ...
-
-    def salvage(self) -> list[Event]:
-        """After an error: the ends of the parts that are open, without calls that are not whole, and of the message,
-        without a reason. Nothing where no answer had begun."""
-        ...
-
-
-class StreamRenderer(Protocol):
-    """Writes events as the framed bytes of an API. `losses`: what the stream could not say, in the words of the model,
-    as those of a whole answer are; `answer_in_source_words` says where it stood.
-
-    What waiting costs is the server's to decide: `start` and `idle` have no part in what is told.
-    """
-
-    losses: list[Loss]
-    framing: Framing
-
-    def start(self) -> bytes:
-        """The bytes before the first event: that the answer has begun. Once; `send` sends them if nobody has."""
-        ...
-
-    def idle(self) -> bytes:
-        """A sign of life, for while the model has nothing to say. Nothing where the stream could not take one."""
-        ...
-
-    def send(self, events: Iterable[Event]) -> bytes:
-        """The bytes for some events."""
-        ...
-
-    def fail(self, error: TurnscriptError) -> bytes:
-        """The bytes that end the stream because of an error, in the API's own shape; never those of a good end."""
-        ...
-
-    def close(self) -> bytes:
-        """The bytes behind the last event."""
-        ...
-
-
 class Api(ABC):
-    """An API. Subclasses set the class attributes and write `read` and `write`.
+    """An API. Subclasses set the class attributes and write `read` and `write` for requests, `reader` and `writer` for
+    answers.
 
     `origin` is the API's name in the META block of an archived transcript; `request_id` is the header that names a
     request. `flags` maps the names of render options to their allowed values, default first. `typed` gives the wire
@@ -512,8 +448,17 @@ class Api(ABC):
         return Rendered(body, losses)
 
     @abstractmethod
+    def reader(self) -> Answer:
+        """What reads one answer, whole or as a stream."""
+
+    @abstractmethod
+    def writer(self, request: Request, reply: Reply, response: Response | None = None) -> StreamRenderer:
+        """What writes one answer to a request: the whole of a `response`, or a stream, of which nothing is said yet."""
+
     def parse_response(self, body: Source) -> Response:
-        """A whole response body. Raises InvalidRequest for what is none, UpstreamError for an error body."""
+        """A whole response body; of several answers the first. Raises InvalidRequest for what is none, UpstreamError
+        for an error body."""
+        return self.reader().whole(Json(body_bytes(body)))
 
     def parse_responses(self, body: Source) -> list[Response]:
         """Every answer in a response body: one, but for an API that gives several at once. Raises the same."""
@@ -529,7 +474,8 @@ class Api(ABC):
         for what a program has put together wrongly.
         """
         try:
-            body, losses = self.write_response(self.spelled(response), request, reply)
+            writer = self.writer(request, reply, self.spelled(response))
+            body, losses = writer.answer(), writer.losses
             losses += attribute_losses(response.items)
         except MISTAKES:
             refuse_mistakes(response=response, request=request)
@@ -543,25 +489,17 @@ class Api(ABC):
         items = response.items if response.origin == self.origin else objects_in_one_spelling(response.items)
         return response if items is response.items else replace(response, items=list(items))
 
-    @abstractmethod
-    def write_response(self, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
-        """The body of an answer, and what could not be said. Raises UpstreamError for one that failed."""
-
-    @abstractmethod
     def stream_parser(self) -> StreamParser:
         """A parser for a stream of this API."""
+        return StreamParser(self.reader(), tuple(self.framings.values()))
 
     def stream_renderer(self, request: Request, reply: Reply = PLAIN, *, calls: Calls | None = None) -> StreamRenderer:
         """A writer of the stream that answers a request. `calls`: instead of what the reply says of them."""
         try:
-            return self.write_stream(request, reply if calls is None else replace(reply, calls=calls))
+            return self.writer(request, reply if calls is None else replace(reply, calls=calls), None)
         except MISTAKES:
             refuse_mistakes(request=request)
             raise
-
-    @abstractmethod
-    def write_stream(self, request: Request, reply: Reply) -> StreamRenderer:
-        """A writer of the stream that answers a request, before anything is said."""
 
     @abstractmethod
     def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:

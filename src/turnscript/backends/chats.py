@@ -21,7 +21,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from turnscript.apis.api import Api, StreamParser
+from turnscript.apis.api import Api
+from turnscript.apis.streams import StreamParser
 from turnscript.backends.backend import (
     UNREADABLE,
     AnswerReader,

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from turnscript.apis.api import Api, Head, Reply, StreamParser, StreamRenderer
-from turnscript.apis.shared.answers import head_of
+from turnscript.apis.api import Api, Reply
+from turnscript.apis.streams import Head, StreamParser, StreamRenderer, head_of
 from turnscript.convert.registry import apis, claiming_api, framings, origin_of
 from turnscript.core.conversation import Assistant, Issue, Item, Request, Response, Thinking, Usage, text_content
 from turnscript.core.errors import InvalidRequest, TurnscriptError, UpstreamError
@@ -325,7 +325,7 @@ def stream_of(
     response: Response, request: Request, api: Api, error: TurnscriptError | None = None
 ) -> tuple[bytes, list[Loss]]:
     """A whole answer as a stream, and what that cannot say. One that broke off ends with its `error`."""
-    head = head_of(response.id, response.model, response.extra, response.usage)
+    head = head_of(response)
     renderer = _renderer(api, request, response, head)
     events = unfold(api.spelled(response))
     if error is None:

@@ -239,7 +239,7 @@ _BEGINNING = 1 << 20
 """The most bytes that are looked at to tell a stream from other things."""
 _LOOKED_AT = 1 << 12
 _SUFFIX = ".toml"
-_NONE_DECLARED = {"api", "backend", "format", "serving", "shared"}
+_NONE_DECLARED = {"api", "backend", "format", "serving", "shared", "streams"}
 """The modules of those packages that declare nothing: contracts, and what several of a kind share."""
 _NO_TEXT = (AttributeError, TypeError)
 """What a name raises that is none: a path, a format itself, None."""

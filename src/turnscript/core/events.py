@@ -213,9 +213,14 @@ def unfold(response: Response) -> list[Event]:
         events.append(PartStart(index, head, origin=response.origin))
         events += [PartDelta(index, text)] * bool(text)
         events.append(PartEnd(index, None, origin=response.origin))
+    return [*events, end_of(response)]
+
+
+def end_of(response: Response) -> MessageEnd:
+    """What a response says of itself, as its last event."""
     end = MessageEnd(response.finish_reason, response.stop_sequence, response.usage, list(response.issues))
     end.id, end.model, end.extra, end.origin = response.id, response.model, response.extra, response.origin
-    return [*events, end]
+    return end
 
 
 def _opened(item: Item) -> tuple[Item, str]:

@@ -37,6 +37,7 @@ class _Typed(msgspec.Struct):
 
 _encode = msgspec.json.Encoder().encode
 _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_number = msgspec.json.Decoder(int | float).decode
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
 _TOKEN = re.compile(r'"[^"]*"|[{}\[\]:,]|[^\s"{}\[\]:,]+')  # of what `_masked` gives
 _ANGLE = {"<": "\\u003c", ">": "\\u003e"}
@@ -426,6 +427,15 @@ def members_in(value: Json | None) -> dict[str, Json]:
 def elements_in(value: Json | None) -> list[Json]:
     """Return the elements of an array, and none of anything else."""
     return read_list(value) if value is not None and bytes(memoryview(value)[:1]) == b"[" else []
+
+
+def read_count(value: Json) -> int | None:
+    """A count of something: a whole number, and not below 0. None for anything else."""
+    try:
+        number = _decode_number(value)
+    except msgspec.DecodeError:
+        return None
+    return int(number) if number >= 0 and number == int(number) else None
 
 
 def string_of(value: Json) -> str:

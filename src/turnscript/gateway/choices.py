@@ -18,7 +18,8 @@ from math import inf
 
 from msgspec.structs import replace
 
-from turnscript.apis.api import Api, StreamRenderer
+from turnscript.apis.api import Api
+from turnscript.apis.streams import StreamRenderer
 from turnscript.core.conversation import Response, Usage
 from turnscript.core.errors import TurnscriptError
 from turnscript.core.events import Event, MessageEnd

@@ -35,22 +35,20 @@ from msgspec import Raw
 
 from turnscript.apis.anthropic_messages.blocks import MESSAGES, SYSTEM, WORDS, items_of, read_messages, system_items
 from turnscript.apis.anthropic_messages.errors import encoded, error_body
-from turnscript.apis.anthropic_messages.response import ORIGIN, write_response
+from turnscript.apis.anthropic_messages.response import API, ORIGIN
 from turnscript.apis.anthropic_messages.serving import SERVING
 from turnscript.apis.anthropic_messages.settings import OLD_FORMAT, OPTIONS
-from turnscript.apis.anthropic_messages.stream_reading import IDLE, Message, claims_event, read_response
+from turnscript.apis.anthropic_messages.stream_reading import Message, claims_event
 from turnscript.apis.anthropic_messages.stream_writing import StreamWriter
 from turnscript.apis.anthropic_messages.tools import TOOLS, ToolWriter, tools_of
 from turnscript.apis.anthropic_messages.writing import JOINS, UNPLACED, Writer
 from turnscript.apis.api import OFFICIAL, SEED, Api, Body, Option, Rendering, Reply
-from turnscript.apis.shared.stream_reader import StreamReader
 from turnscript.core.call_pairing import drop_generated_ids
 from turnscript.core.conversation import Assistant, Request, Response, Text, ToolCall, ToolResult
 from turnscript.core.errors import TurnscriptError
 from turnscript.core.json_text import Json, plain
-from turnscript.core.losses import Indexed, Loss
+from turnscript.core.losses import Indexed
 from turnscript.core.message_groups import mark_turns
-from turnscript.core.payloads import Source
 from turnscript.core.wire import missing
 
 # Block types and members that no other API's messages have (requirements D-U-21, and those that came later).
@@ -170,7 +168,7 @@ _UNNAMED = "betas cache_control container context_management diagnostics fallbac
 class AnthropicMessages(Api):
     """Anthropic's Messages API."""
 
-    name = "anthropic-messages"
+    name = API
     title = "Anthropic Messages"
     endpoint = "/v1/messages"
     origin = ORIGIN
@@ -228,29 +226,21 @@ class AnthropicMessages(Api):
             if tools:
                 body["tools"] = tools
 
-    def parse_response(self, body: Source) -> Response:
-        """A whole response body."""
-        return read_response(body, self.name)
-
     def claims_response(self, members: Mapping[str, Json]) -> int:
         """A message of the assistant's that says why it ended, or what it cost."""
         return claims_response(members)
 
-    def write_response(self, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
-        """A response as a body. A request whose `display` is `omitted` gets the signatures of thoughts without text."""
-        return write_response(response, request, self, reply)
+    def reader(self) -> Message:
+        """What reads an answer."""
+        return Message()
 
-    def stream_parser(self) -> StreamReader:
-        """A parser for a stream."""
-        return StreamReader(Message(self.name), idle=IDLE)
+    def writer(self, request: Request, reply: Reply, response: Response | None = None) -> StreamWriter:
+        """What writes an answer. Who asks that thoughts be `omitted` gets their signatures alone."""
+        return StreamWriter(self, request, reply, response)
 
     def claims_event(self, name: str, members: Mapping[str, Json]) -> int:
         """A type that only events of this API have. Others have errors too, but not one inside the other."""
         return claims_event(members)
-
-    def write_stream(self, request: Request, reply: Reply) -> StreamWriter:
-        """A writer of the stream that answers a request."""
-        return StreamWriter(request, self, reply)
 
     def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:
         """Status and body of an error; `request_id` is that of the response's header `request-id`."""

@@ -43,7 +43,6 @@ from turnscript.apis.shared.answers import (
     is_whole,
     lose_foreign,
     missing_count,
-    read_count,
     tier_of,
 )
 from turnscript.apis.shared.thoughts import thought_texts
@@ -65,11 +64,12 @@ from turnscript.core.conversation import (
 )
 from turnscript.core.errors import InvalidRequest
 from turnscript.core.finish_reasons import check_end, meaning
-from turnscript.core.json_text import NULL, Json, closed, json_of, read_object
-from turnscript.core.losses import Indexed, Loss, LossKind
+from turnscript.core.json_text import NULL, Json, closed, json_of, read_count, read_object
+from turnscript.core.losses import Indexed, LossKind
 from turnscript.core.source_paths import part_path
 from turnscript.core.wire import Reader
 
+API = "anthropic-messages"
 ORIGIN = "anthropic"
 
 REASONS = {
@@ -432,9 +432,9 @@ class AnswerWriter:
 
     # Ids.
 
-    def message_id(self, said: str = "") -> str:
-        """An id for the message: made from the request and what is said, so the same each time."""
-        return f"msg_{_digest(self._seed, said)}"
+    def message_id(self, response: Response | None = None) -> str:
+        """An id for the message: made from the request and what a whole answer says, so the same each time."""
+        return f"msg_{_digest(self._seed, '' if response is None else _said(response))}"
 
     def _call_id(self, item: ToolCall) -> str:
         """The call's own id in the characters that are allowed here, or a new one that no earlier call has."""
@@ -537,29 +537,6 @@ def message_body(id_: str, model: str | None, content: list[Any], ending: Body, 
     """A message, which a stream begins as one that has said nothing."""
     body = {"id": id_, "type": "message", "role": "assistant", "model": model or "", "content": content}
     return body | ending | {"usage": usage}
-
-
-def write_response(response: Response, request: Request, api: Api, reply: Reply) -> tuple[Body, list[Loss]]:
-    """A whole response as a body, and what could not be said."""
-    writer = AnswerWriter(request, api, reply, whole=True)
-    writer.origin = response.origin
-    id_ = reply.id if reply.id is not None else response.id
-    content = [block for index, item in enumerate(response.items) for block in writer.blocks(item, index)]
-    content += [] if response.cut is None else writer.cut_call(response.cut, len(response.items))
-    content += writer.blank()
-    id_ = id_ if id_ is not None else writer.message_id(_said(response))
-    ending = writer.ending(response.finish_reason, response.stop_sequence)
-    usage = writer.usage(response.usage, reply.usage or Usage())
-    body = message_body(id_, writer.model if writer.model is not None else response.model, content, ending, usage)
-    writer.put_tier(body["usage"], response.extra)
-    writer.put_extra(body, response.extra, response.usage)
-    fill(body["usage"], SILENT_USAGE)
-    fill(body, SILENT)
-    body |= reply.members
-    if response.logprobs:
-        writer.lose_scores()
-    writer.end(body["stop_reason"])
-    return body, writer.losses
 
 
 def _said(response: Response) -> str:

@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from turnscript.apis.anthropic_messages.errors import unreadable, upstream_error
 from turnscript.apis.anthropic_messages.response import (
+    API,
     CUTTING,
     ORIGIN,
     Tokens,
@@ -26,7 +27,7 @@ from turnscript.apis.anthropic_messages.response import (
 )
 from turnscript.apis.api import leftover
 from turnscript.apis.shared.answers import nameless
-from turnscript.apis.shared.stream_reader import Answer
+from turnscript.apis.streams import Answer
 from turnscript.core.conversation import Assistant, Extra, Issue, Item, Response, Thinking, ToolCall
 from turnscript.core.errors import InvalidInput, InvalidRequest
 from turnscript.core.json_text import (
@@ -43,7 +44,6 @@ from turnscript.core.json_text import (
     text_of,
     type_word,
 )
-from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.unread_stream import DONE
 from turnscript.core.wire import Reader, Verbatim, Wire, given, mismatch, missing
 
@@ -227,11 +227,10 @@ _read_frame: Reader[Any] = Reader(_Frame)
 class Message(Answer):
     """One message, as its events arrive."""
 
-    origin = ORIGIN
+    origin, idle = ORIGIN, "ping"
 
-    def __init__(self, api: str) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._api = api
         self._began = False
         self._tokens = Tokens()
         self._closing = False  # whether a message_delta has come behind the last block
@@ -239,8 +238,16 @@ class Message(Answer):
         self._doubt: Block | None = None  # a call that has ended and is no object: cut off, or badly written?
         self._last = -1  # index of the last block
 
-    def whole(self, members: Extra) -> Response:
-        """Return a message that came whole."""
+    def whole(self, body: Json) -> Response:
+        members = read_object(body)
+        kind = word(members, "type")
+        if kind == "error" or ("error" in members and "content" not in members):
+            raise upstream_error(members.get("error"), API)
+        if kind not in (None, "message"):
+            message = f"expected 'message', got {kind!r}"
+            raise InvalidRequest(message, path="$.type", expected="'message'", got=repr(kind))
+        if "content" not in members:
+            raise missing("$", "content", "an array of content blocks")
         content = members.pop("content")
         if bytes(content)[:1] != b"[":
             raise mismatch(content, "$.content", "an array of content blocks")
@@ -265,7 +272,7 @@ class Message(Answer):
         """End a message without a `message_stop`, if it said why it ended behind its last block."""
         if self.said.finish_reason is None or not self._closing:
             what = "it broke off before its end" if self._began else "it holds no message"
-            error = unreadable(self._api, what, stray)
+            error = unreadable(API, what, stray)
             error.retryable = True
             raise error
         self._issue("missing_stop", "message_stop", "the stream ended without it")
@@ -295,12 +302,12 @@ class Message(Answer):
                 self._in_order(wire)
                 _STEPS[type(wire)](self, wire)
         except InvalidInput as error:
-            raise unreadable(self._api, error, data) from None
+            raise unreadable(API, error, data) from None
 
     def _in_order(self, wire: Wire) -> None:
         """Only an error may come before the message has begun."""
         if not self._began and not isinstance(wire, MessageStart | Failure):
-            raise unreadable(self._api, f"{_tag(wire)} before message_start", "")
+            raise unreadable(API, f"{_tag(wire)} before message_start", "")
         if wire.rest and isinstance(wire, MessageStart | MessageStop):
             # As of a server that says behind the answer how long it took.
             self._keep({name: value for name, value in wire.rest.items() if name not in _PLACED})
@@ -323,7 +330,7 @@ class Message(Answer):
         members = read_object(wire.message)
         id_, model = head_of(members)
         if self._began and (id_ is None or id_ != self.said.id):
-            raise unreadable(self._api, f"{_tag(wire)} again", "")
+            raise unreadable(API, f"{_tag(wire)} again", "")
         if self._began:  # some gateways write a start of their own before that of the server behind them
             self._issue("second_start", "message_start", "the same message began twice")
         self._began, self.said.id, self.said.model = True, id_, model or self.said.model
@@ -372,7 +379,7 @@ class Message(Answer):
         self._message_stop()
 
     def _failure(self, wire: Failure) -> None:
-        raise upstream_error(wire.error, self._api)
+        raise upstream_error(wire.error, API)
 
     # Blocks.
 
@@ -383,7 +390,7 @@ class Message(Answer):
             self._issue("late_content", "content_block_start", "the answer went on behind its stop_reason")
         self._closing = False
         if wire.index <= self._last:
-            raise unreadable(self._api, f"block {wire.index} begins after block {self._last}", "")
+            raise unreadable(API, f"block {wire.index} begins after block {self._last}", "")
         if wire.index != self._last + 1:
             self._issue("index_gap", "content_block_start", f"block {wire.index} follows block {self._last}")
         self._last = wire.index
@@ -412,7 +419,7 @@ class Message(Answer):
 
     def _opened(self, index: int) -> Block:
         if self._open is None or self._open.index != index:
-            raise unreadable(self._api, f"block {index} is not open", "")
+            raise unreadable(API, f"block {index} is not open", "")
         return self._open
 
     def _end_missed(self) -> None:
@@ -451,19 +458,6 @@ class Message(Answer):
         self.parts.close(block.part, call)
 
 
-def read_response(source: Source, api: str) -> Response:
-    """Read a response body. Raises UpstreamError for an error body, InvalidRequest for what is no response at all."""
-    members = read_object(body_bytes(source))
-    kind = word(members, "type")
-    if kind == "error" or ("error" in members and "content" not in members):
-        raise upstream_error(members.get("error"), api)
-    if kind not in (None, "message"):
-        raise InvalidRequest(f"expected 'message', got {kind!r}", path="$.type", expected="'message'", got=repr(kind))
-    if "content" not in members:
-        raise missing("$", "content", "an array of content blocks")
-    return Message(api).whole(members)
-
-
 def claims_event(members: Mapping[str, Json]) -> int:
     """How surely an event is one of this API."""
     said = members.get("type", Json(b"null"))
@@ -477,9 +471,6 @@ def _tag(wire: Wire | type[Wire]) -> str:
     """The `type` of a wire object."""
     return str(wire.__struct_config__.tag)
 
-
-IDLE = _tag(Ping)
-"""The name of events that say nothing but that the server is alive."""
 
 _PLACED = frozenset({"id", "model", "role", "content", "stop_reason", "stop_sequence", "usage"})
 """Members that a message has itself, so that there is no place for them beside it."""

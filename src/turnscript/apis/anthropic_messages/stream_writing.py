@@ -28,8 +28,9 @@ from turnscript.apis.anthropic_messages.response import (
 from turnscript.apis.anthropic_messages.writing import is_text
 from turnscript.apis.api import Api, Body, Reply
 from turnscript.apis.shared.answers import CHANGED, came_to_nothing, is_whole, lose_id
-from turnscript.core.conversation import Assistant, Extra, Item, Request, Thinking, ToolCall, Usage
-from turnscript.core.errors import TurnscriptError, UpstreamError, half_a_pair
+from turnscript.apis.streams import StreamRenderer
+from turnscript.core.conversation import Assistant, Extra, Item, Request, Response, Thinking, ToolCall, Usage
+from turnscript.core.errors import TurnscriptError, half_a_pair
 from turnscript.core.events import (
     Event,
     MessageEnd,
@@ -38,11 +39,8 @@ from turnscript.core.events import (
     PartEnd,
     PartStart,
     ScoredDelta,
-    no_event,
 )
-from turnscript.core.framing import SSE
 from turnscript.core.json_text import Beginning, Json, is_object, is_plain, plain, read_list, read_object, text_of
-from turnscript.core.losses import Loss
 from turnscript.core.source_paths import telling
 from turnscript.core.sse import HOLE, frame, template
 
@@ -68,30 +66,30 @@ _PLAIN = {"text": {"type", "text", "citations"}, "thinking": {"type", "thinking"
 """The members of a block that its deltas say, or every block of its type has."""
 
 
-class StreamWriter:
-    """Writes the stream that answers a request. `losses`: what it could not say."""
+class StreamWriter(StreamRenderer):
+    """Writes the answer to a request, as a stream or whole."""
 
-    losses: list[Loss]
-    framing = SSE
-
-    def __init__(self, request: Request, api: Api, reply: Reply) -> None:
-        self._writer = AnswerWriter(request, api, reply, whole=False)
+    def __init__(self, api: Api, request: Request, reply: Reply, response: Response | None = None) -> None:
+        super().__init__(response)
+        self._writer = AnswerWriter(request, api, reply, whole=response is not None)
+        self._writer.origin = None if response is None else response.origin
         self.losses = self._writer.losses
         self._lose = self._writer.rendering.lose
-        self.id = reply.id if reply.id is not None else self._writer.message_id()
+        said = None if response is None else response.id
+        known = reply.id if reply.id is not None else said
+        self.id = known if known is not None else self._writer.message_id(response)
+        self._content: list[Any] = []  # the blocks of a whole answer
         self._named = reply.id is not None
         self._usage = reply.usage or Usage()
         self._request_id = reply.request_id
         self._holds = reply.calls == "whole"
         self._more = reply.members
         self._api = api.name
-        self._out: list[bytes] = []
-        self._began = self._over = self._scored = False
+        self._scored = False
         self._index = 0  # of the block that is open, or comes next
-        self._live: int | None = None  # the part that is sent as it is said
         self._kind = ""  # of its block
         self._sent: list[str] = []  # its text so far; without any, its block is not open yet
-        self._closed: list[str] = []  # the texts before it in the same part, each a block that is closed
+        self._texts: list[str] = []  # the texts before it in the same part, each a block that is closed
         self._telling = b""  # the event that tells a delta of it
         self._call: tuple[ToolCall, str | None] = _NO_CALL  # the call that it is, and whose members that has
         self._block: Body = {}  # of that, once it is open
@@ -100,17 +98,11 @@ class StreamWriter:
         self._broken = False  # whether the last block is a call that is not whole
         self._late: list[PartEnd] = []  # parts that ended while another went on
 
-    def start(self) -> bytes:
-        """`message_start`, unless it was sent."""
-        if not self._over and not self._began:
-            self._begin()
-        return self._taken()
-
     def send(self, events: Iterable[Event]) -> bytes:
         """The bytes for some events; nothing more once the message is over."""
         match events:
             case [event] if type(event) is PartDelta:  # by far the most
-                if event.index == self._live:
+                if event.index == self._now:
                     if self._sent and 0 < len(text := event.text) <= PIECE and not self._out:
                         if self._kind == "tool_use" and not (self._input.inside and is_plain(text)):
                             text = self._input.take(text)
@@ -124,46 +116,16 @@ class StreamWriter:
                         return data
                 elif self._began:
                     return b""  # of a part that waits
-        return self._send(events)
-
-    def _send(self, events: Iterable[Event]) -> bytes:
-        if not self._began:
-            self._begin()
         try:
-            for event in events:
-                if type(event) is PartDelta or isinstance(event, PartDelta):
-                    if type(event) is ScoredDelta and not (self._scored or self._over):
-                        self._scored = True
-                        self._writer.lose_scores()
-                    if event.index != self._live:
-                        continue
-                    if event.text:
-                        self._tell(event.text)
-                    elif type(event) is NextText and self._sent:
-                        self._next_text()
-                else:
-                    self._take(event)
+            return super().send(events)
         except UnicodeEncodeError as error:
             raise half_a_pair(error, "a text of the answer") from None
-        return self._taken()
 
-    def idle(self) -> bytes:
+    def _alive(self) -> bytes:
         """A ping. Nothing before the message has begun, because clients take its start for the first event."""
-        if self._began and not self._over:
+        if self._began:
             self._frame("ping", {})
         return self._taken()
-
-    def fail(self, error: TurnscriptError) -> bytes:
-        """The error as the end of the stream; nothing if the message is over already."""
-        if not self._over:
-            self._fail(error)
-        return self._taken()
-
-    def close(self) -> bytes:
-        """Nothing behind a message that has ended; for one that has not, an error."""
-        if self._over:
-            return b""
-        return self.fail(UpstreamError("the answer broke off before its end"))
 
     # Frames.
 
@@ -175,30 +137,21 @@ class StreamWriter:
         self._out.append(frame(data, type_))
 
     def _fail(self, error: TurnscriptError) -> None:
-        self._over, self._live = True, None
         _, body = error_body(error, self._request_id)
         self._out.append(frame(encoded(body), "error"))
 
-    def _taken(self) -> bytes:
-        data = _join(self._out)
-        self._out.clear()
-        return data
-
     def _begin(self) -> None:
-        self._began = True
-        if self._over:
-            return
         ending = {"stop_reason": None, "stop_sequence": None}
         message = message_body(self.id, self._writer.model, [], ending, usage_object(self._usage)) | dict(self._more)
         fill(message, SILENT)
         fill(message["usage"], SILENT_USAGE)
         self._frame("message_start", {"message": message})
 
-    def _start(self, block: Any) -> None:
+    def _start_block(self, block: Any) -> None:
         self._broken = False
         self._frame("content_block_start", {"index": self._index, "content_block": block})
 
-    def _delta(self, type_: str, **members: Any) -> None:
+    def _send_delta(self, type_: str, **members: Any) -> None:
         self._frame(_DELTA, self._members(type_, **members))
 
     def _members(self, type_: str, **members: Any) -> Body:
@@ -210,31 +163,36 @@ class StreamWriter:
 
     def _whole(self, block: Any) -> None:
         """A block that is known in full."""
+        if self._response is not None:
+            self._content.append(block)
+            return
         opening, deltas = _unfolded(block)
-        self._start(opening)
+        self._start_block(opening)
         for type_, members in deltas:
-            self._delta(type_, **members)
+            self._send_delta(type_, **members)
         self._stop()
 
     # Events.
 
-    def _take(self, event: PartStart | PartEnd | MessageEnd) -> None:
-        if self._over:
-            return
-        if isinstance(event, PartStart):
-            kind = self._live_kind(event.part)
-            if self._live is None and kind:
-                self._live, self._kind = event.index, kind
-                if isinstance(event.part, ToolCall):
-                    self._call, self._ahead, self._input = (event.part, event.origin), "", Beginning()
-        elif isinstance(event, PartEnd):
-            self._part_end(event)
-        elif isinstance(event, MessageEnd):
-            self._end(event)
-        else:
-            raise no_event("a stream is sent", [event])
+    def _start(self, event: PartStart) -> None:
+        kind = self._kind_of(event.part)
+        if self._now is None and kind:
+            self._now, self._kind = event.index, kind
+            if isinstance(event.part, ToolCall):
+                self._call, self._ahead, self._input = (event.part, event.origin), "", Beginning()
 
-    def _live_kind(self, part: Item) -> str:
+    def _delta(self, event: PartDelta) -> None:
+        if type(event) is ScoredDelta and not self._scored:
+            self._scored = True
+            self._writer.lose_scores()
+        if event.index != self._now:
+            return
+        if event.text:
+            self._tell(event.text)
+        elif type(event) is NextText and self._sent:
+            self._next_text()
+
+    def _kind_of(self, part: Item) -> str:
         """The block that can be sent piece by piece, if the part becomes one."""
         if isinstance(part, Assistant):
             return "text"
@@ -260,37 +218,37 @@ class StreamWriter:
         """Begin the block of the part that is sent as it is said."""
         if self._kind == "tool_use":
             call, self._writer.origin = self._call
-            assert self._live is not None
-            self._block = self._writer.begin_call(call, self._live)
-            self._start(self._block)
+            assert self._now is not None
+            self._block = self._writer.begin_call(call, self._now)
+            self._start_block(self._block)
         elif self._kind == "text":
-            self._start({"type": "text", "text": "", "citations": None})
+            self._start_block({"type": "text", "text": "", "citations": None})
         else:
-            self._start({"type": "thinking", "thinking": "", "signature": ""})
+            self._start_block({"type": "thinking", "thinking": "", "signature": ""})
         type_, member = _DELTAS[self._kind]
         members = self._members(type_, **{member: HOLE})
         self._telling = template({"type": _DELTA, **members}, _DELTA)
 
     def _next_text(self) -> None:
         """The open block is over: the part goes on with another one."""
-        self._closed.append("".join(self._sent))
+        self._texts.append("".join(self._sent))
         self._sent = []
         self._stop()
 
-    def _part_end(self, event: PartEnd) -> None:
+    def _end(self, event: PartEnd) -> None:
         self._writer.origin = event.origin
-        if event.index != self._live:
-            if self._live is None:
+        if event.index != self._now:
+            if self._now is None:
                 self._part(event)
             else:
                 self._late.append(event)
             return
-        sent, self._sent, self._live = "".join(self._sent), [], None
-        closed, self._closed = self._closed, []
+        sent, self._sent, self._now = "".join(self._sent), [], None
+        closed, self._texts = self._texts, []
         if sent and self._kind == "tool_use":
             self._end_call(event, sent)
         elif sent or closed:
-            self._finish(event, closed, sent)
+            self._end_text(event, closed, sent)
         else:
             self._part(event)
         self._flush()
@@ -320,13 +278,13 @@ class StreamWriter:
             if part.arguments.startswith(sent):
                 why = "" if is_object(part.arguments) else _NO_OBJECT
             for piece in _pieces("" if why else part.arguments[len(sent) :]):
-                self._delta("input_json_delta", partial_json=piece)
+                self._send_delta("input_json_delta", partial_json=piece)
         if why:
             self._writer.cut, self._broken = True, why == _NO_OBJECT
             self._lose(where, "approximated", why)
         self._stop()
 
-    def _finish(self, event: PartEnd, closed: list[str], sent: str) -> None:
+    def _end_text(self, event: PartEnd, closed: list[str], sent: str) -> None:
         """The end of a part that was sent as it was said: whatever of it was not. `closed`: its first texts, each in a
         block; `sent`: what stands in the one that is open."""
         part = event.part
@@ -358,7 +316,7 @@ class StreamWriter:
         said = "".join([block[member] for block in mine])
         if said.startswith(sent):
             if len(said) > len(sent):
-                self._delta(type_, **{member: said[len(sent) :]})
+                self._send_delta(type_, **{member: said[len(sent) :]})
         else:
             self._lose(where, "approximated", CHANGED)
         if len(mine) == 1:
@@ -367,20 +325,20 @@ class StreamWriter:
             if mine:
                 self._lose(where, "approximated", "its parts become one block")
             if self._kind == "thinking":
-                self._delta("signature_delta", signature="")
+                self._send_delta("signature_delta", signature="")
         self._stop()
 
     def _close(self, block: Body, where: str) -> None:
         """What a block that was sent already has besides its text."""
         if block.keys() <= _PLAIN[self._kind] and block.get("citations") is None:  # by far the most
             if self._kind == "thinking":
-                self._delta("signature_delta", signature=block["signature"])
+                self._send_delta("signature_delta", signature=block["signature"])
             return
         type_, _ = _DELTAS[self._kind]
         opening, deltas = _unfolded(block)
         for delta, members in deltas:
             if delta != type_:
-                self._delta(delta, **members)
+                self._send_delta(delta, **members)
         self._lose_late((opening, []), where)
 
     def _lose_late(self, block: tuple[Any, list[tuple[str, Body]]], where: str) -> None:
@@ -394,31 +352,51 @@ class StreamWriter:
         for delta in dict.fromkeys(delta for delta, _ in deltas if delta != type_):
             self._lose(f"{where}.{delta.removesuffix('_delta')}", "dropped", "it was not known when the block ended")
 
-    def _end(self, event: MessageEnd) -> None:
-        if self._live is not None:
-            self._part_end(PartEnd(self._live, None))
-        self._writer.origin = event.origin
-        for block in self._writer.blank():
+    def _cut(self, call: ToolCall, index: int) -> None:
+        self._content += self._writer.cut_call(call, index)
+
+    def _finish(self, end: MessageEnd) -> None:
+        if self._now is not None:
+            self._end(PartEnd(self._now, None))
+        writer = self._writer
+        writer.origin = end.origin
+        for block in writer.blank():
             self._whole(block)
-        try:
-            ending = self._writer.ending(event.finish_reason, event.stop_sequence)
-        except UpstreamError as error:
-            self._fail(error)
-            return
+        ending = writer.ending(end.finish_reason, end.stop_sequence)
+        usage = writer.usage(end.usage, self._usage)
+        if self._response is None:
+            self._end_stream(end, ending, usage)
+        else:
+            self._end_whole(end, ending, usage)
+
+    def _end_whole(self, end: MessageEnd, ending: Body, usage: Body) -> None:
+        writer = self._writer
+        model = end.model if writer.model is None else writer.model
+        body = self._body = message_body(self.id, model, self._content, ending, usage)
+        writer.put_tier(usage, end.extra)
+        writer.put_extra(body, end.extra, end.usage)
+        fill(usage, SILENT_USAGE)
+        fill(body, SILENT)
+        body |= self._more
+        if self._response is not None and self._response.logprobs:
+            writer.lose_scores()
+        writer.end(body["stop_reason"])
+
+    def _end_stream(self, end: MessageEnd, ending: Body, usage: Body) -> None:
+        writer = self._writer
         if self._broken:
-            self._writer.end(ending["stop_reason"])
+            writer.end(ending["stop_reason"])
         if not self._named:
-            lose_id(self._writer.rendering, event.id, self.id)
-        end: Body = {"delta": ending, "usage": self._writer.usage(event.usage, self._usage)}
-        extra = dict(event.extra)
+            lose_id(writer.rendering, end.id, self.id)
+        last: Body = {"delta": ending, "usage": usage}
+        extra = dict(end.extra)
         beside: Extra = {name: extra.pop(name) for name in ("usage", "context_management") if name in extra}
-        self._writer.put_extra(end, beside, event.usage)
-        self._writer.put_extra(ending, extra, event.usage)
+        writer.put_extra(last, beside, end.usage)
+        writer.put_extra(ending, extra, end.usage)
         fill(ending, SILENT)
-        fill(end["usage"], ("server_tool_use",))
-        self._frame("message_delta", end)
+        fill(usage, ("server_tool_use",))
+        self._frame("message_delta", last)
         self._frame("message_stop", {})
-        self._over = True
 
 
 def _unfolded(block: Any) -> tuple[Any, list[tuple[str, Body]]]:

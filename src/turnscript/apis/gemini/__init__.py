@@ -25,14 +25,12 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from turnscript.apis.api import Body, Option, Rendering, StreamParser
+from turnscript.apis.api import Api, Body, Option, Rendering, Reply
 from turnscript.apis.gemini.answers import ARRAY, Assembly, StreamWriter, error_bytes
 from turnscript.apis.gemini.contents import UNPLACED, Writer, read_contents, read_system
 from turnscript.apis.gemini.objects import ORIGIN, WORDS, is_list, is_object, respelled
 from turnscript.apis.gemini.options import OPTIONS, read_tools, write_tools
 from turnscript.apis.serving import ModelCard, PathForm, Serving, unasked
-from turnscript.apis.shared.chunk_streams import ChunkApi
-from turnscript.apis.shared.stream_reader import StreamReader
 from turnscript.core.conversation import Opaque, Request, Response, System
 from turnscript.core.errors import InvalidRequest, TurnscriptError
 from turnscript.core.events import fold
@@ -85,7 +83,7 @@ SERVING = Serving(
 )
 
 
-class Gemini(ChunkApi):
+class Gemini(Api):
     """The Gemini API."""
 
     name = "gemini"
@@ -96,7 +94,6 @@ class Gemini(ChunkApi):
     options: ClassVar[Sequence[Option]] = OPTIONS
     words = WORDS
     unplaced = UNPLACED
-    writer = StreamWriter
     framings: ClassVar[Mapping[bytes, Framing]] = {b"true": SSE, ARRAY: JSON_ARRAY}
     signs: ClassVar[Mapping[str, int]] = {"contents": 2}
     answer_signs: ClassVar[Mapping[str, int]] = {"candidates": 2, "promptFeedback": 2, "usageMetadata": 1}
@@ -139,24 +136,24 @@ class Gemini(ChunkApi):
         members = respelled(read_object(data))
         candidates = members.get("candidates")
         several = read_list(candidates) if is_list(candidates) else []
-        found = [_read(members | ({"candidates": [one]} if several else {})) for one in several or [NULL]]
+        told = [members | ({"candidates": [one]} if several else {}) for one in several or [NULL]]
+        found = [self.reader().whole(Json(msgspec.json.encode(one))) for one in told]
         for number, response in enumerate(found):
             for item in response.items:
                 item.at = item.at.replace("[0]", f"[{number}]", 1)
         return found
 
-    def stream_parser(self) -> StreamParser:
-        """A parser of chunks, however they are framed."""
-        return StreamReader(Assembly(), [*self.framings.values()])
+    def reader(self) -> Assembly:
+        """What reads an answer."""
+        return Assembly()
+
+    def writer(self, request: Request, reply: Reply, response: Response | None = None) -> StreamWriter:
+        """What writes an answer."""
+        return StreamWriter(self, request, reply, response)
 
     def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:
         """Status and body of an error."""
         return error_bytes(error)
-
-
-def _read(body: Mapping[str, Any]) -> Response:
-    """A whole answer with one candidate. Raises InvalidRequest for what is none, UpstreamError for an error."""
-    return Assembly(index=None).whole(Json(msgspec.json.encode(body)))
 
 
 APIS = (Gemini(),)

@@ -32,7 +32,6 @@ from turnscript.apis.shared.answers import (
     nameless,
     only_first,
     plain_reason,
-    read_count,
 )
 from turnscript.apis.shared.chunk_streams import ChunkAnswer, ChunkWriter, encoded, lose_stop
 from turnscript.core.conversation import (
@@ -57,8 +56,7 @@ from turnscript.core.events import MessageEnd, PartDelta, PartEnd, PartStart, Sc
 from turnscript.core.finish_reasons import CALLED, FILTERED, LENGTH, STOP, check_end
 from turnscript.core.framing import JSON_ARRAY, SSE
 from turnscript.core.json_spelling import objects_in_one_spelling
-from turnscript.core.json_text import NULL, Json, compact, excerpt, one_line, plain, read_list
-from turnscript.core.losses import Loss
+from turnscript.core.json_text import NULL, Json, compact, excerpt, one_line, plain, read_count, read_list
 from turnscript.core.source_paths import part_path
 from turnscript.core.sse import HOLE, frame
 from turnscript.core.wire import mismatch
@@ -87,14 +85,13 @@ _REASON, _CANDIDATES, _USAGE = "finishReason", "candidates", "usageMetadata"
 
 
 class Assembly(ChunkAnswer):
-    """One answer, as its chunks arrive. Texts that follow one another are pieces of one text. `index`: that of the
-    candidate that is read, None for the only one that there is."""
+    """One answer, as its chunks arrive. Texts that follow one another are pieces of one text."""
 
     origin = ORIGIN
 
-    def __init__(self, index: int | None = 0) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._index = index
+        self._any_index = False  # whether the candidate that is read may have any
         self._usage: Json | None = None
         self._rest, self._content = Gathered(), Gathered()
         self._open: Assistant | Thinking | None = None
@@ -102,6 +99,10 @@ class Assembly(ChunkAnswer):
         self._texts: list[str] = []  # of it
         self._seen = 0
         self._called = False
+
+    def whole(self, body: Json) -> Response:
+        self._any_index = True  # there is one
+        return super().whole(body)
 
     def take(self, name: str, data: str) -> None:
         super().take(name, data)
@@ -126,7 +127,7 @@ class Assembly(ChunkAnswer):
             if is_list(candidates)
             else []
         )
-        first = [one for one in found if self._index is None or read_count(one.get("index", NULL)) in (0, None)]
+        first = [one for one in found if self._any_index or read_count(one.get("index", NULL)) in (0, None)]
         if len(first) < len(found):
             self.parts.note(only_first(found[len(first) :]), "candidates")
         for candidate in first[:1]:
@@ -279,7 +280,8 @@ class StreamWriter(ChunkWriter):
         super().__init__(api, request, reply, response)
         self._array = request.framing == "array"
         self.framing = JSON_ARRAY if self._array else SSE
-        self._called = self._cut = self._opened = self._scored = False
+        self._called = self._is_cut = self._opened = self._scored = False
+        self._parts: list[Any] = []  # of a whole answer
         self._last: type[Item] | None = None
         self._open: dict[int, type[Item]] = {}
         self._said: set[int] = set()
@@ -311,12 +313,12 @@ class StreamWriter(ChunkWriter):
             else:
                 parts.append(one)
 
-    def _put_end(self, body: Body, said: Response | MessageEnd, rendering: Rendering) -> None:
+    def _put_end(self, body: Body, said: MessageEnd, rendering: Rendering) -> None:
         """Write how the answer ended, what it took, and its other members."""
         candidate: Body = body[_CANDIDATES][0]
         extra = {} if rendering.foreign else dict(said.extra)
         rest = plain(extra.pop(_CANDIDATES)) if _CANDIDATES in extra else {}
-        word = plain_reason(rendering, said.finish_reason, called=self._called, cut=self._cut)
+        word = plain_reason(rendering, said.finish_reason, called=self._called, cut=self._is_cut)
         if word == STOP and self._called:
             rendering.lose("$.finish_reason", "approximated", "an answer with a call ends for it here")
         candidate[_REASON] = _WORDS.get(word, word)
@@ -332,19 +334,6 @@ class StreamWriter(ChunkWriter):
         lose_stop(rendering, said.stop_sequence, candidate)
         if rendering.foreign:
             lose_foreign(rendering.losses, rendering.target, said.extra, said.usage)
-
-    def answer(self, response: Response) -> tuple[Body, list[Loss]]:
-        check_end(response.finish_reason)
-        parts: list[Any] = []
-        self._cut = response.cut is not None
-        for item in response.items:  # not the call in which it was cut off, of which its issue tells
-            self._add(item, parts)
-        if response.logprobs:
-            self._rendering.lose("$.logprobs", "dropped", _NO_SCORES)
-        self.id = self.whole_id(response)
-        body = self._chunk(parts, response.model)
-        self._put_end(body, response, self._rendering)
-        return body, self.losses
 
     # Chunks.
 
@@ -366,57 +355,72 @@ class StreamWriter(ChunkWriter):
         before, self._opened = b",\r\n" if self._opened else b"[", True
         return before + one_line(chunk)
 
-    def _first(self) -> bytes:
+    def _begin(self) -> None:
         """A chunk with an empty text, for who waits for a first one."""
-        return self._told(Assistant, b'""')
+        self._out.append(self._alive())
 
-    def idle(self) -> bytes:
+    def _alive(self) -> bytes:
         """Return a chunk with an empty text, as often as it takes: clients do not read comments."""
-        if self._ended or self._failed:
-            return b""
         return self._told(Assistant, b'""')
 
-    def _start(self, out: list[bytes], event: PartStart) -> None:
+    def _start(self, event: PartStart) -> None:
         self._open[event.index] = type(event.part)
         if self._now is None and isinstance(event.part, Assistant | Thinking):
             self._now = event.index
 
-    def _delta(self, out: list[bytes], event: PartDelta) -> None:
+    def _delta(self, event: PartDelta) -> None:
         if isinstance(event, ScoredDelta) and event.tokens and not self._scored:
             self._scored = True
             self._rendering.lose("$.logprobs", "dropped", _NO_SCORES)
         if event.index != self._now or not event.text:
             return
         self._said.add(event.index)
-        out.append(self._told(self._open[event.index], encoded(event.text)))
+        self._out.append(self._told(self._open[event.index], encoded(event.text)))
 
-    def _end(self, out: list[bytes], event: PartEnd) -> None:
+    def _end(self, event: PartEnd) -> None:
         said, part = event.index in self._said, event.part
         kind = self._open.pop(event.index, None)
         self._now = None if self._now == event.index else self._now
-        rendering = self._rendering = self.rendering(event.origin)
+        if self._response is None:
+            self._rendering = self.rendering(event.origin)
         if part is None:
-            self._cut = self._cut or kind is ToolCall
-            rendering.lose(f"items[{event.index}]", "approximated", came_to_nothing(said))
+            self._is_cut = self._is_cut or kind is ToolCall
+            self._rendering.lose(f"items[{event.index}]", "approximated", came_to_nothing(said))
+            return
+        if self._response is not None:
+            self._add(part, self._parts)
             return
         parts: list[Any] = []
         self._add(part, parts)
         if said:
             parts = [rest for one in parts if (rest := _without_text(one))]
         if parts:
-            out.append(self._framed(encoded(self._chunk(parts))))
+            self._out.append(self._framed(encoded(self._chunk(parts))))
 
-    def _finish(self, out: list[bytes], end: MessageEnd) -> None:
-        rendering, body = self.rendering(end.origin), self._chunk([])
-        if self._reply.id is None:
-            lose_id(rendering, end.id, self.id)
-        self._put_end(body, end, rendering)
-        out.append(self._framed(encoded(body)))
+    def _cut(self, call: ToolCall, index: int) -> None:
+        """It has no place, because its arguments are no object: its issue tells of it."""
+        self._is_cut = True
 
-    def _error(self, error: TurnscriptError) -> bytes:
-        return self._framed(error_bytes(error)[1]) + self._done()
+    def _finish(self, end: MessageEnd) -> None:
+        check_end(end.finish_reason)
+        rendering, response = self.rendering(end.origin), self._response
+        if response is None:
+            if self._reply.id is None:
+                lose_id(rendering, end.id, self.id)
+            body = self._chunk([])
+            self._put_end(body, end, rendering)
+            self._out.append(self._framed(encoded(body)))
+            return
+        if response.logprobs:
+            rendering.lose("$.logprobs", "dropped", _NO_SCORES)
+        self.id = self.whole_id(response)
+        self._body = self._chunk(self._parts, end.model)
+        self._put_end(self._body, end, rendering)
 
-    def _done(self) -> bytes:
+    def _fail(self, error: TurnscriptError) -> None:
+        self._out += [self._framed(error_bytes(error)[1]), self._tail()]
+
+    def _tail(self) -> bytes:
         return b"]" if self._array else b""
 
 

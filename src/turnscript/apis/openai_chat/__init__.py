@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from turnscript.apis.api import OFFICIAL, SEED, Body, Option, Rendering
+from turnscript.apis.api import OFFICIAL, SEED, Body, Option, Rendering, Reply
 from turnscript.apis.openai_chat.objects import WORDS, AnyTool, Message
 from turnscript.apis.openai_chat.options import DEPRECATED, OPTIONS
 from turnscript.apis.openai_chat.reading import read_messages
@@ -44,7 +44,7 @@ from turnscript.apis.serving import Serving, unasked, unseen
 from turnscript.apis.shared.answers import claims_choices
 from turnscript.apis.shared.chunk_streams import ChoiceApi
 from turnscript.apis.shared.model_lists import model_body, model_list
-from turnscript.core.conversation import Assistant, Request
+from turnscript.core.conversation import Assistant, Request, Response
 from turnscript.core.errors import InvalidRequest
 from turnscript.core.json_text import Json
 
@@ -77,7 +77,6 @@ class OpenAIChat(ChoiceApi):
     typed: ClassVar[Mapping[str, Any]] = {"messages": list[Message], "tools": list[AnyTool]}
     words = WORDS
     unplaced = UNPLACED
-    reader, writer = Assembly, ChatStreamRenderer
 
     def read(self, members: dict[str, Any], request: Request) -> None:
         """Messages and tools."""
@@ -101,6 +100,14 @@ class OpenAIChat(ChoiceApi):
             write_tools(body, target)
         for key in ("tool_choice", "function_call") if target.seed else ():
             rendering.drop(body, key, "the seed profile has no tools to choose from")
+
+    def reader(self) -> Assembly:
+        """What reads an answer; of several choices only the first."""
+        return Assembly()
+
+    def writer(self, request: Request, reply: Reply, response: Response | None = None) -> ChatStreamRenderer:
+        """What writes an answer as the choice that the reply says."""
+        return ChatStreamRenderer(self, request, reply, response)
 
     def claims(self, members: Mapping[str, Json]) -> int:
         """Any body with messages, unless another API knows its own signs in it."""

@@ -18,6 +18,7 @@ began, is reported.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from turnscript.apis.api import Body, Rendering, Reply
@@ -111,9 +112,9 @@ class Message:
         self._extra: Body = {}  # of a whole one
         self._length = 0  # of the texts so far, in characters
 
-    def add(self, item: Item, *, cut: bool = False) -> None:
-        """Put one more part into a whole message. `cut`: it is the call in which the answer ended."""
-        for delta in self.deltas(item, cut=cut):
+    def put(self, deltas: Iterable[Body]) -> None:
+        """Put what is said of one more part into a whole message."""
+        for delta in deltas:
             for member, value in delta.items():
                 said = self._said.setdefault(member, [])
                 said += value if isinstance(value, list) else [value]
@@ -147,7 +148,8 @@ class Message:
         return "".join(content) if content or not (self.calls or "refusal" in self._said) else None
 
     def deltas(self, item: Item, said: tuple[type, ...] = (), *, cut: bool = False) -> list[Body]:
-        """Return what is to be said of a part that is complete. `said`: the kinds of its contents that were sent."""
+        """Return what is to be said of a part that is complete. `said`: the kinds of its contents that were sent;
+        `cut`: it is the call in which a whole answer ended."""
         kind = type(item)  # which is told many times as fast as what else an item is not
         if kind is Assistant:
             return self._spoken(item, said)  # type: ignore[arg-type]

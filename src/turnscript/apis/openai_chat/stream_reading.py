@@ -27,7 +27,7 @@ from turnscript.apis.openai_chat.content import WITHIN, is_plain, parts_of, thou
 from turnscript.apis.openai_chat.objects import BOTH, Content
 from turnscript.apis.shared.answers import Counts, Gathered, nameless
 from turnscript.apis.shared.chunk_streams import ChoiceAnswer, Told, ToldChoice, said_by
-from turnscript.apis.shared.stream_reader import Parts
+from turnscript.apis.streams import Parts
 from turnscript.core.conversation import (
     Assistant,
     Extra,
@@ -477,8 +477,8 @@ class Assembly(ChoiceAnswer):
     counts = COUNTS
     kept = ("object", "created", "system_fingerprint", "service_tier", "error")
 
-    def __init__(self, is_whole: bool = False) -> None:
-        super().__init__(is_whole)
+    def __init__(self) -> None:
+        super().__init__()
         self._lanes = Lanes(self.parts)
         self._thoughts: list[str] = []  # in `reasoning_content`: some servers say all of it again in `reasoning`
         self._twice = False  # whether they did

@@ -29,7 +29,6 @@ from turnscript.core.events import Event, MessageEnd, NextText, PartDelta, PartE
 from turnscript.core.finish_reasons import check_end
 from turnscript.core.json_text import Json, members_in, read_list, read_object
 from turnscript.core.logprobs import TokenLogprob
-from turnscript.core.losses import Loss
 from turnscript.core.sse import HOLE, frame, template
 
 
@@ -47,14 +46,14 @@ class ChatStreamRenderer(ChoiceWriter):
         self._telling = b""  # that of the one that was told last
         self._refusals: set[int] = set()  # those whose deltas are a refusal
         self._mixed: set[int] = set()  # those that have become one, or a text
-        self._begun: dict[int, tuple[Body, list[str]]] = {}  # a call: which of them it is, and its arguments so far
+        self._calls: dict[int, tuple[Body, list[str]]] = {}  # a call: which of them it is, and its arguments so far
         self._late: list[PartEnd] = []  # calls that ended while that went on
         self._into: list[str] | None = None  # what was sent of the part that was told last, if it is a call
 
     def send(self, events: Iterable[Event]) -> bytes:
         """The chunks for some events; the very first call gives the chunk with the role as well."""
         match events:
-            case [event] if type(event) is PartDelta and self._started:  # by far the most
+            case [event] if type(event) is PartDelta and self._began:  # by far the most
                 if event.index == self._now:
                     if self._into is not None:
                         self._into.append(event.text)
@@ -65,52 +64,52 @@ class ChatStreamRenderer(ChoiceWriter):
 
     # Chunks.
 
-    def _first(self) -> bytes:
+    def _begin(self) -> None:
         self._chunk_of = self._template(HOLE)
-        return self._chunk_of % b'{"role":"assistant","content":null}'
+        self._out.append(self._chunk_of % b'{"role":"assistant","content":null}')
 
     def _template(self, delta: Body | Json) -> bytes:
         choice = {"index": self._reply.choice, "delta": delta, "logprobs": None, "finish_reason": None}
         return template(self.chunk([choice]))
 
-    def _delta(self, out: list[bytes], event: PartDelta) -> None:
+    def _delta(self, event: PartDelta) -> None:
         if type(event) is PartDelta:
             if event.index == self._now and event.text:
                 if self._into is not None:
                     self._into.append(event.text)
-                out.append(self._telling % encoded(event.text))
+                self._out.append(self._telling % encoded(event.text))
             elif event.index in self._live and event.text:
-                self._tell(out, event)
+                self._tell(event)
         elif isinstance(event, ScoredDelta):
-            self._scored(out, event)
+            self._scored(event)
         elif isinstance(event, NextText):
             self._turn(event.index, event.refuses)
 
-    def _scored(self, out: list[bytes], event: ScoredDelta) -> None:
+    def _scored(self, event: ScoredDelta) -> None:
         """A text with its tokens. One that waits for its end does not keep them waiting."""
-        if event.index in self._begun:
-            self._tell(out, event)
-        live = event.index in self._live and event.index not in self._refusals and event.index not in self._begun
+        if event.index in self._calls:
+            self._tell(event)
+        live = event.index in self._live and event.index not in self._refusals and event.index not in self._calls
         if live and event.text:
             self._said.add(event.index)
         delta = {"content": event.text if live else ""}
         logprobs = logprobs_of(event.tokens)
         choice = {"index": self._reply.choice, "delta": delta, "logprobs": logprobs, "finish_reason": None}
-        out.append(frame(encoded(self.chunk([choice]))))
+        self._out.append(frame(encoded(self.chunk([choice]))))
 
-    def _tell(self, out: list[bytes], delta: PartDelta) -> None:
+    def _tell(self, delta: PartDelta) -> None:
         self._now, self._telling = delta.index, self._live[delta.index]
-        self._into = self._begun[delta.index][1] if delta.index in self._begun else None
+        self._into = self._calls[delta.index][1] if delta.index in self._calls else None
         if self._into is not None:
             self._into.append(delta.text)
         else:
             self._said.add(delta.index)
-        out.append(self._telling % encoded(delta.text))
+        self._out.append(self._telling % encoded(delta.text))
 
-    def _start(self, out: list[bytes], event: PartStart) -> None:
+    def _start(self, event: PartStart) -> None:
         part, index, member = event.part, event.index, ""
         if isinstance(part, ToolCall):
-            self._start_call(out, part, index)
+            self._start_call(part, index)
             return
         if is_within(part):
             self._live[index] = self._template({"content": [piece([{"type": "text", "text": HOLE}], {})]})
@@ -134,34 +133,37 @@ class ChatStreamRenderer(ChoiceWriter):
         if index in self._said:
             self._mixed.add(index)
 
-    def _end(self, out: list[bytes], event: PartEnd) -> None:
-        if self._begun and event.index not in self._begun and isinstance(event.part, ToolCall):
+    def _end(self, event: PartEnd) -> None:
+        if self._calls and event.index not in self._calls and isinstance(event.part, ToolCall):
             self._late.append(event)
             return
         self._rendering.foreign = event.origin not in (None, self._api.origin)
-        self._complete(out, event.part, event.index)
-        late, self._late = ([], self._late) if self._begun else (self._late, [])
+        self._whole_part(event.part, event.index)
+        late, self._late = ([], self._late) if self._calls else (self._late, [])
         for one in late:
-            self._end(out, one)
+            self._end(one)
 
-    def _complete(self, out: list[bytes], part: Item | None, index: int) -> None:
+    def _whole_part(self, part: Item | None, index: int) -> None:
         said = index in self._said
         self._live.pop(index, None)
         self._now = None
-        begun = self._begun.pop(index, None)
+        begun = self._calls.pop(index, None)
         if part is None or (begun is not None and isinstance(part, ToolCall) and not is_whole(part)):
             self._message.cut = self._message.cut or begun is not None
             said = said or begun is not None
             self._rendering.lose(f"items[{index}]", "approximated", came_to_nothing(said))
             return
         if begun is not None and isinstance(part, ToolCall):
-            self._end_call(out, part, *begun)
+            self._end_call(part, *begun)
             return
         kinds = (Text, Refusal) if index in self._mixed else (Refusal if index in self._refusals else Text,)
         deltas = self._message.deltas(part, kinds if said else ())
+        if self._response is not None:
+            self._message.put(deltas)
+            return
         if isinstance(part, ToolCall):
             deltas = [half for delta in deltas for half in self._in_two(delta)]
-        out += [self._chunk_of % encoded(delta) for delta in deltas]
+        self._out += [self._chunk_of % encoded(delta) for delta in deltas]
 
     def _in_two(self, delta: Body) -> list[Body]:
         """A call that is told at once, in two deltas as others are: with its name, and with its arguments."""
@@ -172,19 +174,20 @@ class ChatStreamRenderer(ChoiceWriter):
         arguments, call["function"]["arguments"] = call["function"]["arguments"], ""
         return [_of_call(place | call), _of_call(place | {"function": {"arguments": arguments}})]
 
-    def _start_call(self, out: list[bytes], part: ToolCall, index: int) -> None:
+    def _start_call(self, part: ToolCall, index: int) -> None:
         """A call whose arguments are sent as they come."""
         message = self._message
-        if message.holds or self._begun or message.legacy or part.custom or part.slot == LEGACY_CALL:
+        if message.holds or self._calls or message.legacy or part.custom or part.slot == LEGACY_CALL:
             return
         place: Body = {"index": message.calls}
         id_, name = message.call_head(part if part.at else replace(part, at=f"items[{index}]"))
         function = {"name": name, "arguments": ""}
-        out.append(self._chunk_of % encoded(_of_call(place | {"id": id_, "type": "function", "function": function})))
+        call = place | {"id": id_, "type": "function", "function": function}
+        self._out.append(self._chunk_of % encoded(_of_call(call)))
         self._live[index] = self._template(_of_call(place | {"function": {"arguments": HOLE}}))
-        self._begun[index] = place, []
+        self._calls[index] = place, []
 
-    def _end_call(self, out: list[bytes], part: ToolCall, place: Body, pieces: list[str]) -> None:
+    def _end_call(self, part: ToolCall, place: Body, pieces: list[str]) -> None:
         """A call that was sent as it came is complete: what of it was not, such as members that its end told."""
         sent, rest = "".join(pieces), dict(place)
         if not part.arguments.startswith(sent):
@@ -194,47 +197,38 @@ class ChatStreamRenderer(ChoiceWriter):
             rest["function"] = {"arguments": part.arguments[len(sent) :]}
         self._rendering.put_extra(rest, part.extra, part.at)
         if rest != place:
-            out.append(self._chunk_of % encoded(_of_call(rest)))
+            self._out.append(self._chunk_of % encoded(_of_call(rest)))
         self._message.order.call(part, part.arguments)
 
     # The end.
 
-    def _finish(self, out: list[bytes], end: MessageEnd) -> None:
-        for index in list(self._begun):
-            self._end(out, PartEnd(index, None))
-        last = self.rendering(end.origin)
-        reason = self._message.end(last, end.finish_reason)
-        if not self._message.calls and not self._message.speaks:
-            out.append(self._chunk_of % b'{"content":""}')
-        choice: Body = {"index": self._reply.choice, "delta": {}, "finish_reason": reason}
-        if "choices" in end.extra and not last.foreign:
-            rest = read_object(end.extra["choices"])
-            if "message" in rest:
-                choice["delta"] = read_object(rest.pop("message"))
-            merge(choice, rest)
+    def _cut(self, call: ToolCall, index: int) -> None:
+        self._message.put(self._message.deltas(call, cut=True))
+
+    def _finish(self, end: MessageEnd) -> None:
+        check_end(end.finish_reason)
+        for index in list(self._calls):
+            self._end(PartEnd(index, None))
+        last, message = self.rendering(end.origin), self._message
+        reason = message.end(last, end.finish_reason)
+        rest = {} if last.foreign else members_in(end.extra.get("choices"))
+        if self._response is None:
+            if not (message.calls or message.speaks):
+                self._out.append(self._chunk_of % b'{"content":""}')
+            delta = members_in(rest.pop("message", None))
+            choice: Body = {"index": self._reply.choice, "delta": delta, "finish_reason": reason}
+        else:
+            choice = {"index": index_of(rest, self._reply.choice), "message": message.body(), "finish_reason": reason}
+            if "content" in members_in(rest.get("message")):
+                choice["message"]["content"] = choice["message"]["content"] or None
+        merge(choice, rest)
+        if self._response is not None:
+            choice["message"].setdefault("annotations", [])
+            if self._response.logprobs:
+                choice["logprobs"] = logprobs_of(chain.from_iterable(self._response.logprobs.values()))
         choice.setdefault("logprobs", None)
         lose_stop(last, end.stop_sequence, choice)
-        out.append(self.last(last, end, choice))
-
-    def answer(self, response: Response) -> tuple[Body, list[Loss]]:
-        check_end(response.finish_reason)
-        rendering, message = self._rendering, self._message
-        for item in response.items:
-            message.add(item)
-        if response.cut is not None:
-            message.add(response.cut, cut=True)
-        reason = message.end(rendering, response.finish_reason)
-        rest = {} if rendering.foreign else members_in(response.extra.get("choices"))
-        choice: Body = {"index": index_of(rest, self._reply.choice), "message": message.body(), "finish_reason": reason}
-        if "content" in members_in(rest.get("message")):
-            choice["message"]["content"] = choice["message"]["content"] or None
-        merge(choice, rest)
-        choice["message"].setdefault("annotations", [])
-        if response.logprobs:
-            choice["logprobs"] = logprobs_of(chain.from_iterable(response.logprobs.values()))
-        choice.setdefault("logprobs", None)
-        lose_stop(rendering, response.stop_sequence, choice)
-        return self.whole(rendering, response, choice, self.whole_id(response)), self.losses
+        self.end(last, end, choice)
 
 
 def join_choices(bodies: Sequence[bytes]) -> bytes:

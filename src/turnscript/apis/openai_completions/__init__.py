@@ -19,14 +19,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from turnscript.apis.api import Body, Option, Rendering, object_setting, setting
+from turnscript.apis.api import Body, Option, Rendering, Reply, object_setting, setting
 from turnscript.apis.openai_completions.answer import OBJECT, ORIGIN, Assembly, CompletionStreamRenderer
 from turnscript.apis.serving import Serving
 from turnscript.apis.shared.answers import claims_choices
 from turnscript.apis.shared.chunk_streams import ChoiceApi
 from turnscript.apis.shared.model_lists import model_body, model_list
 from turnscript.apis.shared.settings import STOP
-from turnscript.core.conversation import Assistant, Item, Part, Request, System, Text, User
+from turnscript.core.conversation import Assistant, Item, Part, Request, Response, System, Text, User
 from turnscript.core.errors import InvalidRequest
 from turnscript.core.json_text import Json, plain, read_list
 from turnscript.core.source_paths import Unplaced, content_path, part_path
@@ -118,7 +118,6 @@ class OpenAICompletions(ChoiceApi):
     options: ClassVar[Sequence[Option]] = OPTIONS
     words = WORDS
     unplaced = UNPLACED
-    reader, writer = Assembly, CompletionStreamRenderer
 
     def read(self, members: dict[str, Json], request: Request) -> None:
         """The prompt, and the system text before it. What is not one text stays with the unnamed members."""
@@ -154,6 +153,14 @@ class OpenAICompletions(ChoiceApi):
             rendering.lose("$.prompt", "invented", "there is no user text: the prompt is empty")
         for index in range(len(rendering.request.tools)):
             rendering.lose(f"$.tools[{index}]", "dropped", "a prompt has no tools")
+
+    def reader(self) -> Assembly:
+        """What reads an answer; of several choices only the first."""
+        return Assembly()
+
+    def writer(self, request: Request, reply: Reply, response: Response | None = None) -> CompletionStreamRenderer:
+        """What writes an answer as the choice that the reply says."""
+        return CompletionStreamRenderer(self, request, reply, response)
 
     def claims(self, members: Mapping[str, Json]) -> int:
         """A prompt that is text or tokens, and nothing that holds messages. Answers may have one, too."""

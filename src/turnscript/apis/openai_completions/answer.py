@@ -37,12 +37,12 @@ from turnscript.core.conversation import (
     Request,
     Response,
     Text,
+    ToolCall,
 )
 from turnscript.core.events import MessageEnd, PartDelta, PartEnd, PartStart, ScoredDelta
 from turnscript.core.finish_reasons import check_end
 from turnscript.core.json_text import Json, members_in
 from turnscript.core.logprobs import TokenLogprob
-from turnscript.core.losses import Loss
 from turnscript.core.source_paths import not_here, part_path
 from turnscript.core.sse import HOLE, frame, template
 from turnscript.core.wire import Reader, Wire
@@ -80,8 +80,8 @@ class Assembly(ChoiceAnswer):
     read: ClassVar[Reader[Answer]] = Reader(Answer)
     counts = COUNTS
 
-    def __init__(self, is_whole: bool = False) -> None:
-        super().__init__(is_whole)
+    def __init__(self) -> None:
+        super().__init__()
         self._texts: list[str] = []
         self._seen = False  # a text, though it be empty
 
@@ -137,6 +137,7 @@ class CompletionStreamRenderer(ChoiceWriter):
         super().__init__(api, request, reply, response)
         self._speaks = False
         self._said: set[int] = set()  # the parts that have said anything
+        self._texts: list[str] = []  # of a whole answer
         self._telling = b""  # the chunk that tells a text
         self._lists = _Lists()
 
@@ -170,51 +171,32 @@ class CompletionStreamRenderer(ChoiceWriter):
         rendering.lose(at, "dropped", f"a text has no place for a part of kind {type(part).__name__.lower()}")
         return ""
 
-    def _choice(self, rendering: Rendering, end: Response | MessageEnd, text: str) -> Body:
-        """The choice with the finish reason."""
-        word = plain_reason(rendering, end.finish_reason, called=False)
-        rest = {} if rendering.foreign else members_in(end.extra.get("choices"))
-        choice: Body = {"index": index_of(rest), "text": text, "finish_reason": word}
-        merge(choice, rest)
-        choice.setdefault("logprobs", None)
-        lose_stop(rendering, end.stop_sequence, choice)
-        return choice
-
-    def answer(self, response: Response) -> tuple[Body, list[Loss]]:
-        check_end(response.finish_reason)
-        rendering = self._rendering
-        text = "".join([self._text_of(rendering, item) for item in response.items])
-        choice = self._choice(rendering, response, text)
-        if response.logprobs:
-            choice["logprobs"] = self._lists.of(chain.from_iterable(response.logprobs.values()))
-        return self.whole(rendering, response, choice, self.whole_id(response, text)), self.losses
-
-    def _first(self) -> bytes:
+    def _begin(self) -> None:
         """Nothing: there is no role to tell, so a stream begins with its first text."""
-        return b""
 
-    def _start(self, out: list[bytes], event: PartStart) -> None:
+    def _start(self, event: PartStart) -> None:
         if self._now is None and isinstance(event.part, Assistant):
             self._now = event.index
 
-    def _delta(self, out: list[bytes], event: PartDelta) -> None:
+    def _delta(self, event: PartDelta) -> None:
         if event.index != self._now:
             return
         if type(event) is PartDelta:  # by far the most
             if event.text:
                 self._said.add(event.index)
-                out.append((self._telling or self._template()) % encoded(event.text))
+                self._tell(event.text)
         elif isinstance(event, ScoredDelta):
             self._said.add(event.index)
             choice = {"index": 0, "text": event.text, "logprobs": self._lists.of(event.tokens), "finish_reason": None}
-            out.append(frame(encoded(self.chunk([choice]))))
+            self._out.append(frame(encoded(self.chunk([choice]))))
 
-    def _template(self) -> bytes:
-        choice = {"index": 0, "text": HOLE, "logprobs": None, "finish_reason": None}
-        self._telling = template(self.chunk([choice]))
-        return self._telling
+    def _tell(self, text: str) -> None:
+        if not self._telling:
+            choice = {"index": 0, "text": HOLE, "logprobs": None, "finish_reason": None}
+            self._telling = template(self.chunk([choice]))
+        self._out.append(self._telling % encoded(text))
 
-    def _end(self, out: list[bytes], event: PartEnd) -> None:
+    def _end(self, event: PartEnd) -> None:
         part = event.part
         if event.index == self._now:
             self._now = None
@@ -224,9 +206,23 @@ class CompletionStreamRenderer(ChoiceWriter):
             self._rendering.lose(f"items[{event.index}]", "approximated", came_to_nothing(said))
             return
         text = self._text_of(self._rendering, part)
-        if text and event.index not in self._said:
-            out.append((self._telling or self._template()) % encoded(text))
+        if self._response is not None:
+            self._texts.append(text)
+        elif text and event.index not in self._said:
+            self._tell(text)
 
-    def _finish(self, out: list[bytes], end: MessageEnd) -> None:
-        rendering = self.rendering(end.origin)
-        out.append(self.last(rendering, end, self._choice(rendering, end, "")))
+    def _cut(self, call: ToolCall, index: int) -> None:
+        """It has no place: its issue tells of it."""
+
+    def _finish(self, end: MessageEnd) -> None:
+        check_end(end.finish_reason)
+        rendering, text = self.rendering(end.origin), "".join(self._texts)
+        word = plain_reason(rendering, end.finish_reason, called=False)
+        rest = {} if rendering.foreign else members_in(end.extra.get("choices"))
+        choice: Body = {"index": index_of(rest), "text": text, "finish_reason": word}
+        merge(choice, rest)
+        choice.setdefault("logprobs", None)
+        lose_stop(rendering, end.stop_sequence, choice)
+        if self._response is not None and self._response.logprobs:
+            choice["logprobs"] = self._lists.of(chain.from_iterable(self._response.logprobs.values()))
+        self.end(rendering, end, choice, text)

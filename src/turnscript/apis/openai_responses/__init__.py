@@ -47,19 +47,17 @@ from turnscript.apis.openai_responses.reading import (
     read_ordinary,
     reopen,
 )
-from turnscript.apis.openai_responses.response import write_response
 from turnscript.apis.openai_responses.serving import SERVING
-from turnscript.apis.openai_responses.stream_reading import StreamedResponse, claims_event, parse_response
+from turnscript.apis.openai_responses.stream_reading import StreamedResponse, claims_event
 from turnscript.apis.openai_responses.stream_writing import StreamWriter
 from turnscript.apis.openai_responses.tools import name_declared, read_tools, write_tools
 from turnscript.apis.openai_responses.writing import UNPLACED, write_items
-from turnscript.apis.shared.stream_reader import StreamReader
 from turnscript.core.call_pairing import drop_generated_ids, name_results
 from turnscript.core.conversation import Item, Request, Response, SourceBody, Text, User
 from turnscript.core.error_object import encoded, error_body
 from turnscript.core.errors import TurnscriptError
 from turnscript.core.json_text import NULL, Json, plain, read_list
-from turnscript.core.losses import Indexed, Loss
+from turnscript.core.losses import Indexed
 from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.wire import mismatch
 
@@ -190,17 +188,11 @@ class OpenAIResponses(Api):
             if written:
                 body["tools"] = written
 
-    def parse_response(self, body: Source) -> Response:
-        return parse_response(body)
+    def reader(self) -> StreamedResponse:
+        return StreamedResponse()
 
-    def write_response(self, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
-        return write_response(self, response, request, reply)
-
-    def stream_parser(self) -> StreamReader:
-        return StreamReader(StreamedResponse())
-
-    def write_stream(self, request: Request, reply: Reply) -> StreamWriter:
-        return StreamWriter(self, request, reply)
+    def writer(self, request: Request, reply: Reply, response: Response | None = None) -> StreamWriter:
+        return StreamWriter(self, request, reply, response)
 
     def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:
         status, body = error_body(error)

@@ -36,7 +36,7 @@ from turnscript.apis.openai_responses.parts import (
 from turnscript.apis.openai_responses.reading import read_items
 from turnscript.apis.openai_responses.tools import Named, Naming
 from turnscript.apis.openai_responses.writing import Writer, search_call
-from turnscript.apis.shared.answers import UNTOLD, is_whole
+from turnscript.apis.shared.answers import UNTOLD
 from turnscript.apis.shared.citations import take_pages
 from turnscript.core.conversation import (
     Assistant,
@@ -46,7 +46,6 @@ from turnscript.core.conversation import (
     Part,
     Refusal,
     Request,
-    Response,
     Text,
     Thinking,
     ToolCall,
@@ -84,19 +83,6 @@ class Output:
         """Say which API's unnamed members the next items hold."""
         self._origin = origin
         self.rendering.foreign = origin not in (None, ORIGIN)
-
-    def all(self, response: Response) -> list[Any]:
-        """Every item of a whole response, and the call in which it ended."""
-        written = []
-        for index, item in enumerate(response.items):
-            if isinstance(item, ToolCall) and not is_whole(item):
-                written += self.cut_call(item, index)
-                continue
-            named = self.naming.begin(item, index)
-            body = self.item(self.naming.end(item, named, index), index, COMPLETED)
-            if body is not None:
-                written.append(body)
-        return written if response.cut is None else written + self.cut_call(response.cut, len(response.items))
 
     def waits(self, call: ToolCall) -> bool:
         """Whether a stream tells a call when it is complete."""

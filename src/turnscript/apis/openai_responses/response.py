@@ -29,9 +29,8 @@ from turnscript.apis.openai_responses.outcome import (
     write_ending,
 )
 from turnscript.apis.openai_responses.output import Output
-from turnscript.apis.openai_responses.tools import response_id, write_tools
+from turnscript.apis.openai_responses.tools import write_tools
 from turnscript.apis.shared.answers import (
-    created_of,
     lose_foreign,
     lose_usage,
     nameless,
@@ -39,8 +38,8 @@ from turnscript.apis.shared.answers import (
     tier_of,
     write_usage,
 )
-from turnscript.apis.shared.citations import with_pages_on_text
-from turnscript.core.conversation import Extra, Issue, Item, Request, Response, single_text
+from turnscript.apis.streams import created_of
+from turnscript.core.conversation import Extra, Issue, Item, Request, single_text
 from turnscript.core.events import MessageEnd
 from turnscript.core.json_text import Json, excerpt, json_of, members_in, plain, read_object
 from turnscript.core.losses import Loss
@@ -225,28 +224,10 @@ def ending(wire: ResponseObject, items: list[Item]) -> MessageEnd:
 # Writing.
 
 
-def write_response(api: Api, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
-    """The body that answers a request, and what could not be said."""
-    id_ = reply.id or response.id or response_id(request, response.items)
-    output = Output(api, request, id_, reply)
-    output.came_from(response.origin)
-    output.logprobs = response.logprobs
-    response = response if response.origin == ORIGIN else with_pages_on_text(response)
-    written = output.all(response)
-
-    def settled(status: str) -> list[Any]:
-        if written and response.cut is None:
-            output.settle(written[-1], response.items[-1], status)
-        return written
-
-    _, body = Report(api, request, id_, reply).conclude(output, response, response.items, settled)
-    return body, output.losses
-
-
 _TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast", "ultrafast"})
 
 
-def own_extra(told: Response | MessageEnd, losses: list[Loss]) -> Extra:
+def own_extra(told: MessageEnd, losses: list[Loss]) -> Extra:
     """The unnamed members, where they are this API's; those of another API's response that have no place are losses."""
     extra = told.extra
     if told.origin in (None, ORIGIN):
@@ -272,7 +253,7 @@ class Report:
         self._sampled = {name: reply.sampling[name] for name in SAMPLED if name in reply.sampling}
 
     def conclude(
-        self, output: Output, said: Response | MessageEnd, items: Iterable[Item], written: Callable[[str], list[Any]]
+        self, output: Output, said: MessageEnd, items: Iterable[Item], written: Callable[[str], list[Any]]
     ) -> tuple[str, Body]:
         """Return how a response is over, and the object that says so. Raises UpstreamError for one that failed.
 

@@ -36,7 +36,7 @@ from turnscript.apis.openai_responses.output import (
 )
 from turnscript.apis.openai_responses.response import ending, untold_call
 from turnscript.apis.shared.answers import nameless
-from turnscript.apis.shared.stream_reader import Answer
+from turnscript.apis.streams import Answer
 from turnscript.core.conversation import (
     Assistant,
     Issue,
@@ -52,7 +52,6 @@ from turnscript.core.conversation import (
 from turnscript.core.errors import InvalidRequest, UpstreamError
 from turnscript.core.events import Event, NextText, PartDelta, PartEnd
 from turnscript.core.json_text import Json, members_in, plain, read_object
-from turnscript.core.payloads import Source, body_bytes
 from turnscript.core.unread_stream import DONE
 from turnscript.core.wire import extra_of, given
 
@@ -258,6 +257,18 @@ class StreamedResponse(Answer):
         self._waiting: deque[ToldPart] = deque()  # in the order of the output, not ended yet
         self._held: PartEnd | None = None  # of the item that may be the last: the end shows what its status says
         self._items: list[Item] = []
+
+    def whole(self, body: Json) -> Response:
+        members = read_object(body)  # of a stream that its last event tells
+        if "output" not in members and members.get("error", _NOTHING) != _NOTHING:
+            raise failure(members["error"], body)
+        wire = read_response_object(body, "$")
+        if wire.output is UNSET:
+            expected = "an array of output items"
+            message = f"required, but missing; expected {expected}"
+            raise InvalidRequest(message, path="$.output", expected=expected, got="nothing")
+        self.conclude(wire)
+        return self.response()
 
     def close(self, stray: str) -> None:
         message = "the stream ended before the response was over"
@@ -573,22 +584,6 @@ class StreamedResponse(Answer):
     def _note(self, issue: Issue) -> None:
         if len(self.parts.issues) < _MOST_ISSUES:
             self.parts.note(issue)
-
-
-def parse_response(source: Source) -> Response:
-    """Read a response body, which is a stream that its last event tells. Raises UpstreamError for an error body and for
-    a response that failed or is not over."""
-    data = Json(body_bytes(source))
-    members = read_object(data)
-    if "output" not in members and members.get("error", _NOTHING) != _NOTHING:
-        raise failure(members["error"], data)
-    wire = read_response_object(data, "$")
-    if wire.output is UNSET:
-        message = "required, but missing; expected an array of output items"
-        raise InvalidRequest(message, path="$.output", expected="an array of output items", got="nothing")
-    answer = StreamedResponse()
-    answer.conclude(wire)
-    return answer.response()
 
 
 def _read(text: str) -> _Told:

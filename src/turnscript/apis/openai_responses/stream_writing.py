@@ -46,9 +46,10 @@ from turnscript.apis.openai_responses.parts import (
 from turnscript.apis.openai_responses.response import Report, own_extra
 from turnscript.apis.openai_responses.tools import Named, response_id
 from turnscript.apis.shared.answers import CHANGED, came_to_nothing, is_whole, lose_id
-from turnscript.apis.shared.citations import with_pages_on_ends
-from turnscript.core.conversation import Assistant, Item, Part, Refusal, Request, Text, Thinking, ToolCall
-from turnscript.core.errors import InvalidConversation, TurnscriptError, UpstreamError, half_a_pair
+from turnscript.apis.shared.citations import with_pages_on_ends, with_pages_on_text
+from turnscript.apis.streams import StreamRenderer
+from turnscript.core.conversation import Assistant, Item, Part, Refusal, Request, Response, Text, Thinking, ToolCall
+from turnscript.core.errors import InvalidConversation, TurnscriptError, half_a_pair
 from turnscript.core.events import (
     Event,
     MessageEnd,
@@ -58,12 +59,10 @@ from turnscript.core.events import (
     PartEnd,
     PartStart,
     ScoredDelta,
-    no_event,
 )
-from turnscript.core.framing import SSE
 from turnscript.core.json_text import Json, read_list
 from turnscript.core.logprobs import TokenLogprob
-from turnscript.core.sse import HOLE, comment, frame, template
+from turnscript.core.sse import HOLE, frame, template
 
 
 class LivePart:
@@ -127,12 +126,12 @@ _INPUT = "response.custom_tool_call_input"
 _TERMINALS = {COMPLETED: "response.completed", FAILED: "response.failed"}
 
 
-class StreamWriter(OneStream):
-    """Writes events as a stream."""
+class StreamWriter(StreamRenderer, OneStream):
+    """Writes the answer to a request, as a stream or whole."""
 
-    framing = SSE
-
-    def __init__(self, api: Api, request: Request, reply: Reply) -> None:
+    def __init__(self, api: Api, request: Request, reply: Reply, response: Response | None = None) -> None:
+        foreign = response is not None and response.origin != ORIGIN
+        super().__init__(with_pages_on_text(response) if response is not None and foreign else response)
         self._reply = reply
         self._api = api
         self._request = request
@@ -141,37 +140,18 @@ class StreamWriter(OneStream):
         self._report: Report | None = None
         self._opened = RawJson(b"{}")
         self._number = 0
-        self._out: list[bytes] = []
         self._parts: dict[int, LivePart] = {}
-        self._now: int | None = None  # the part that was told last, if each delta of it is one event
-        self._telling = b""  # that event
+        self._telling = b""  # the event of each delta of the part that was told last, if that is one event
         self._texts: list[str] = []  # its deltas so far
         self._calls: dict[int, PartStart] = {}  # the calls that wait until they are complete, in order
         self._whole: dict[int, PartEnd] = {}  # those of them that are complete
         self._count = 0
         self._latest = -1  # the index of the last part that has a place in the output
-        self._ready: tuple[LivePart, Item, Any] | None = None  # complete, but for its `output_item.done`; its body
-        self._done: list[tuple[int, RawJson]] = []
+        self._ready: tuple[int, Item, Any] | None = None  # complete, but for its `output_item.done`; its body
+        self._done: list[tuple[int, Any]] = []
         self._items: list[Item] = []
-        self._over = False
-
-    def start(self) -> bytes:
-        """The events that open the stream, unless they were sent."""
-        if self._report is None and not self._over:
-            self._open([])
-        return self._taken()
-
-    def idle(self) -> bytes:
-        """Once more that the response is in progress: some clients wait for events, and a comment is none to them.
-
-        A comment before the stream has begun; nothing behind its end.
-        """
-        if self._over:
-            return b""
-        if self._report is None:
-            return comment("keepalive")
-        self._emit("response.in_progress", {"response": self._opened})
-        return self._taken()
+        if response is not None:
+            self._begin_whole(response)
 
     def send(self, events: Iterable[Event]) -> bytes:
         """The bytes for some events; the first call, even without any, opens the stream. Nothing once it is over."""
@@ -186,47 +166,39 @@ class StreamWriter(OneStream):
                             return data
                     elif event.index in self._calls:
                         return b""
-            return b"" if self._over else self._send(events)
+            return self._send(events)
         except UnicodeEncodeError as error:
             raise half_a_pair(error, "a text of the answer") from None
 
     def _send(self, events: Iterable[Event]) -> bytes:
         events = events if type(events) is list else list(events)
-        if self._report is None:
+        if not (self._began or self._over):
+            self._began = True
             self._open(events)
         if events and type(end := events[-1]) is MessageEnd and end.origin not in (None, ORIGIN):
             events = with_pages_on_ends(events, self._items)
-        for event in events:
-            if type(event) is PartDelta and event.index == self._now and event.text:
-                self._out.append(self._telling % (_encode(self._number), _encode(event.text)))
-                self._number += 1
-                self._texts.append(event.text)
-            elif not isinstance(event, PartDelta):
-                self._take(event)
-            elif event.index not in self._calls:
-                self._delta(event)
+        return super().send(events)
+
+    def _alive(self) -> bytes:
+        """Once more that the response is in progress: some clients wait for events, and a comment is none to them."""
+        if self._report is None:
+            return super()._alive()
+        self._emit("response.in_progress", {"response": self._opened})
         return self._taken()
 
-    def fail(self, error: TurnscriptError) -> bytes:
-        """The bytes that end the stream because of an error: `response.failed`, or `error` if it has not begun."""
-        if self._over:
-            return b""
-        self._over, self._now = True, None
+    def _fail(self, error: TurnscriptError) -> None:
+        """Tell `response.failed`, or `error` if the response has not begun."""
         if self._report is None:
             self._emit("error", flat_error(error))
-        else:
-            self._settle(COMPLETED, tell=False)
-            body = self._report.body(FAILED, self._told(), MessageEnd(), error=failure_of(error))
-            self._emit(_TERMINALS[FAILED], {"response": body})
-        return self._taken()
-
-    def close(self) -> bytes:
-        """Nothing more after a good end; an answer that has none broke off, and the client is told so."""
-        if self._over:
-            return b""
-        return self.fail(UpstreamError("the answer broke off before its end", retryable=True))
+            return
+        self._settle(COMPLETED, tell=False)
+        body = self._report.body(FAILED, self._told(), MessageEnd(), error=failure_of(error))
+        self._emit(_TERMINALS[FAILED], {"response": body})
 
     # The frame of the stream.
+
+    def _begin(self) -> None:
+        self._open([])
 
     def _open(self, given: Iterable[Event]) -> None:
         """What the response says of itself must stand in the first event, where a later one is not known yet."""
@@ -240,56 +212,72 @@ class StreamWriter(OneStream):
         self._emit("response.created", {"response": body})
         self._emit("response.in_progress", {"response": body})
 
-    def _finish(self, event: MessageEnd) -> None:
+    def _finish(self, end: MessageEnd) -> None:
         assert self._report is not None
         self._release(over=True)
         for index in list(self._parts):
             self._drop(index)
-        try:
-            status, body = self._report.conclude(self._output, event, self._items, self._settled)
-        except UpstreamError as error:
-            self._out.append(self.fail(error))
+        status, body = self._report.conclude(self._output, end, self._items, self._settled)
+        if self._response is not None:
+            self._body = body
             return
         if self._reply.id is None:
-            lose_id(self._output.rendering, event.id, self._report.id)
-        self._over, self._now = True, None
+            lose_id(self._output.rendering, end.id, self._report.id)
         self._emit(_TERMINALS.get(status, "response.incomplete"), {"response": body})
 
-    def _settled(self, status: str) -> list[RawJson]:
+    def _settled(self, status: str) -> list[Any]:
         self._settle(status)
         return self._told()
 
-    def _told(self) -> list[RawJson]:
+    def _told(self) -> list[Any]:
         return [body for _, body in sorted(self._done, key=lambda done: done[0])]
 
     def _emit(self, type_: str, members: Body) -> None:
         self._out.append(frame(_bytes({"type": type_, "sequence_number": self._number, **members}), type_))
         self._number += 1
 
-    def _taken(self) -> bytes:
-        data = _join(self._out)
-        self._out.clear()
-        return data
+    # A whole response.
+
+    def _begin_whole(self, response: Response) -> None:
+        id_ = self._reply.id or response.id or response_id(self._request, response.items)
+        self._output.naming.seed = id_
+        self._output.logprobs = response.logprobs
+        self._output.came_from(response.origin)
+        self._report = Report(self._api, self._request, id_, self._reply)
+
+    def _whole_item(self, item: Item, index: int) -> None:
+        """An item that is told at once."""
+        if isinstance(item, ToolCall) and not is_whole(item):
+            self._cut(item, index)
+            return
+        self._settle(COMPLETED)
+        whole = self._output.naming.end(item, self._output.naming.begin(item, index), index)
+        self._items.append(whole)
+        body = self._output.item(whole, index, COMPLETED)
+        if body is not None:
+            self._ready = (index, whole, body)
+
+    def _cut(self, call: ToolCall, index: int) -> None:
+        self._settle(COMPLETED)
+        self._done += [(index, body) for body in self._output.cut_call(call, index)]
 
     # Items.
 
-    def _take(self, event: PartStart | PartEnd | MessageEnd) -> None:
-        if self._over:
-            return
-        if isinstance(event, MessageEnd):
-            self._finish(event)
-        elif isinstance(event, PartStart) and isinstance(event.part, ToolCall) and self._output.waits(event.part):
+    def _start(self, event: PartStart) -> None:
+        if isinstance(event.part, ToolCall) and self._output.waits(event.part):
             self._settle(COMPLETED)
             self._calls[event.index] = event
-        elif isinstance(event, PartStart):
-            self._start(event)
-        elif not isinstance(event, PartEnd):
-            raise no_event("a stream is sent", [event])
+        else:
+            self._announce(event)
+
+    def _end(self, event: PartEnd) -> None:
+        if self._response is not None and event.part is not None:
+            self._whole_item(event.part, event.index)
         elif event.index in self._calls:
             self._whole[event.index] = event
             self._release(over=False)
         else:
-            self._end(event)
+            self._end_item(event)
 
     def _release(self, *, over: bool) -> None:
         """Tell the calls that are complete, each behind those that began before it. `over`: nothing more will come."""
@@ -303,10 +291,10 @@ class StreamWriter(OneStream):
                 continue
             if index < self._latest:
                 self._output.lose(f"items[{index}]", "moved", OVERTAKEN)
-            self._start(start, end.part)
-            self._end(end)
+            self._announce(start, end.part)
+            self._end_item(end)
 
-    def _start(self, event: PartStart, whole: Item | None = None) -> None:
+    def _announce(self, event: PartStart, whole: Item | None = None) -> None:
         self._settle(COMPLETED)
         named = self._output.naming.begin(event.part, event.index, whole)
         body = self._output.opening(named, event.index)
@@ -318,8 +306,12 @@ class StreamWriter(OneStream):
             self._emit("response.output_item.added", {"output_index": part.at, "item": body})
 
     def _delta(self, event: PartDelta) -> None:
-        """The first delta of a part, and every one of a part of which a delta is not one event."""
-        if self._over:
+        if event.index in self._calls:
+            return
+        if type(event) is PartDelta and event.index == self._now and event.text:
+            self._out.append(self._telling % (_encode(self._number), _encode(event.text)))
+            self._number += 1
+            self._texts.append(event.text)
             return
         part, text = self._part(event.index), event.text
         if type(event) is NextText:
@@ -369,7 +361,7 @@ class StreamWriter(OneStream):
     def _template(self, type_: str, members: Body) -> bytes:
         return template({"type": type_, "sequence_number": HOLE, **members}, type_)
 
-    def _end(self, event: PartEnd) -> None:
+    def _end_item(self, event: PartEnd) -> None:
         part = self._part(event.index)
         if event.part is None or _is_cut(event.part):
             self._drop(event.index)
@@ -393,7 +385,7 @@ class StreamWriter(OneStream):
             self._end_call(part, item, index)
         elif isinstance(item, Assistant | Thinking):
             self._end_content(part, body)
-        self._ready = (part, item, body)
+        self._ready = (part.at, item, body)
         self._items.append(item)
 
     def _drop(self, index: int) -> None:
@@ -416,12 +408,12 @@ class StreamWriter(OneStream):
         """Say that the last item is done."""
         if self._ready is None:
             return
-        (part, item, body), self._ready = self._ready, None
+        (at, item, body), self._ready = self._ready, None
         self._output.settle(body, item, status)
-        encoded = RawJson(_bytes(body))
-        self._done.append((part.at, encoded))
-        if tell:
-            self._emit("response.output_item.done", {"output_index": part.at, "item": encoded})
+        told = body if self._response is not None else RawJson(_bytes(body))
+        self._done.append((at, told))
+        if tell and self._response is None:
+            self._emit("response.output_item.done", {"output_index": at, "item": told})
 
     def _part(self, index: int) -> LivePart:
         part = self._parts.get(index)

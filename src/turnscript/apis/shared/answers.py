@@ -14,7 +14,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
-from turnscript.apis.api import Body, Head, Rendering, leftover, merge
+from turnscript.apis.api import Body, Rendering, leftover, merge
+from turnscript.apis.streams import CREATED, created_of
 from turnscript.core.conversation import Extra, Issue, Request, Response, ToolCall, Usage
 from turnscript.core.errors import InvalidRequest
 from turnscript.core.finish_reasons import CALLED, FILTERED, LENGTH, STOP, meaning
@@ -27,6 +28,7 @@ from turnscript.core.json_text import (
     json_string,
     members_in,
     plain,
+    read_count,
     read_list,
     read_object,
 )
@@ -163,16 +165,10 @@ def lose_foreign(losses: list[Loss], target: str, extra: Extra, usage: Usage | N
     losses += lost
 
 
-_CREATED, _TIER = ("created", "created_at"), "service_tier"
-"""What several APIs say of an answer, whatever each calls it."""
+_TIER = "service_tier"
+"""How an answer was served."""
 _SAME_TIER = {"standard": "default", "default": "standard"}
 """How most answers are served has a word of its own in APIs that tell it among their counts."""
-
-
-def created_of(extra: Extra) -> int | None:
-    """When an answer was made, in seconds."""
-    said = [read_count(extra[name]) for name in _CREATED if name in extra]
-    return next((one for one in said if one is not None), None)
 
 
 def tier_of(extra: Extra, known: Collection[str]) -> str | None:
@@ -189,8 +185,8 @@ def _tier_words(extra: Extra) -> list[str]:
 
 def _unsaid(extra: Extra, body: Body) -> list[str]:
     """The unnamed members that a body does not say. Of counts, all are told together unless one of them is said."""
-    made = [body[name] for name in _CREATED if name in body]
-    said = {name for name in _CREATED if name in extra and created_of({name: extra[name]}) in made}
+    made = [body[name] for name in CREATED if name in body]
+    said = {name for name in CREATED if name in extra and created_of({name: extra[name]}) in made}
     counts = body.get("usage")
     tiers = [place.get(_TIER) for place in (body, counts) if isinstance(place, dict)]
     if any(word in tiers for word in _tier_words(extra)):
@@ -204,15 +200,6 @@ def lose_usage(losses: list[Loss], usage: Usage | None, extra: Extra) -> None:
     if usage is None and "usage" in extra:
         detail = "its counts are not known, and without them its other members say nothing"
         losses.append(Loss("$.usage", "dropped", detail))
-
-
-def read_count(value: Json) -> int | None:
-    """A number of tokens: whole, and not below 0. None for anything else."""
-    try:
-        number = _decode_number(value)
-    except msgspec.DecodeError:
-        return None
-    return int(number) if number >= 0 and number == int(number) else None
 
 
 def take_count(members: Extra, name: str, at: str, issues: list[Issue]) -> int | None:
@@ -337,11 +324,6 @@ def claims_choices(members: Mapping[str, Json], object_: str, member: str) -> in
 _FIRST = f"$.{_CHOICES}[0]"
 _NULL = b"null"
 _NULL_INDEX = Json(_NULL)
-
-
-def head_of(id_: str | None, model: str | None, extra: Extra, usage: Usage | None) -> Head:
-    """What a stream says of itself, where all its chunks say it: `extra` holds their other members."""
-    return Head(id_, model, created_of(extra), usage)
 
 
 # Calls.

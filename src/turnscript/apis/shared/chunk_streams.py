@@ -1,4 +1,4 @@
-"""Owns streams of JSON chunks that end with `[DONE]`, whatever the chunks say: how they are read and how they end.
+"""Owns answers in JSON chunks that end with `[DONE]`, whatever the chunks say: how they are read, written and end.
 
 A stream is over with its `[DONE]`, or where the body ends behind a finish reason, because some servers send no
 `[DONE]`. A finish reason behind which the answer went on was none, so there only `[DONE]` ends it. Anything else that
@@ -8,7 +8,7 @@ ends it is an UpstreamError, and so is an `error` in a chunk. What comes behind 
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Any, ClassVar
@@ -16,11 +16,10 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from turnscript.apis.api import OFFICIAL, Api, Body, Rendering, Reply, StreamRenderer, leftover
+from turnscript.apis.api import OFFICIAL, Api, Body, Rendering, Reply, leftover
 from turnscript.apis.shared.answers import (
     Counts,
     Gathered,
-    created_of,
     lose_foreign,
     lose_id,
     lose_usage,
@@ -31,18 +30,17 @@ from turnscript.apis.shared.answers import (
     tier_of,
     write_usage,
 )
-from turnscript.apis.shared.stream_reader import Answer, StreamReader
+from turnscript.apis.streams import Answer, StreamRenderer, created_of
 from turnscript.core.conversation import Conversation, Extra, Issue, Item, Request, Response, Usage
 from turnscript.core.error_object import encoded as encoded_error
 from turnscript.core.error_object import error_body, error_frame, upstream_error
 from turnscript.core.errors import InvalidRequest, TurnscriptError, UpstreamError
-from turnscript.core.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, no_event
-from turnscript.core.finish_reasons import STOP, check_end
-from turnscript.core.framing import SSE
+from turnscript.core.events import MessageEnd
+from turnscript.core.finish_reasons import STOP
 from turnscript.core.json_text import Json, members_in, plain, read_object
 from turnscript.core.losses import Loss
-from turnscript.core.payloads import Source, body_bytes
-from turnscript.core.sse import comment, frame
+from turnscript.core.payloads import Source
+from turnscript.core.sse import frame
 from turnscript.core.unread_stream import DONE
 from turnscript.core.wire import Reader, Wire
 
@@ -70,8 +68,7 @@ class ChunkAnswer(Answer):
         """End the answer: close its parts, and tell the end of the message."""
 
     def whole(self, body: Json) -> Response:
-        """Return a whole answer, which is a chunk that says all. Raises the same as a chunk."""
-        self.add_chunk(body)
+        self.add_chunk(body)  # a chunk that says all
         self.finish()
         return self.response()
 
@@ -147,16 +144,16 @@ class ChoiceAnswer(ChunkAnswer):
     those of the choice under `choices`, those of the usage under `usage`.
 
     `read` reads a chunk, and a whole answer, of which `counts` names the token counts and `kept` the members that have
-    no name in the model. `is_whole`: it comes in one piece.
+    no name in the model. `is_whole`: it came in one piece.
     """
 
     read: ClassVar[Reader[Any]]
     counts: ClassVar[Counts]
     kept: ClassVar[tuple[str, ...]] = ("object", "created", "system_fingerprint", "error")
 
-    def __init__(self, is_whole: bool = False) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.is_whole = is_whole
+        self.is_whole = False
         self.rest = Gathered()  # of the choice
         self._others: set[int] = set()  # the indexes of the choices that are not read
         self._head_of: Callable[[Any], tuple[Json | UnsetType, ...]] = attrgetter(*self.kept)
@@ -180,6 +177,7 @@ class ChoiceAnswer(ChunkAnswer):
         return answer
 
     def whole(self, body: Json) -> Response:
+        self.is_whole = True
         answer = self.checked(body)
         for place, choice in enumerate(answer.choices):
             choice.index = place
@@ -280,15 +278,13 @@ def _plain(value: Any) -> Any:
     return json.loads(bytes(value))
 
 
-class ChunkWriter(ABC):
-    """Writes an answer as chunks. `losses`: what it could not say; `id`: the answer's, which begins with `prefix` where
-    it is made up. Whoever tells a part as it comes has it in `_now` as long as more of it may come. `response`: the
-    answer, where it is written whole."""
+class ChunkWriter(StreamRenderer):
+    """Writes an answer as chunks, or whole. `id`: the answer's, which begins with `prefix` where it is made up."""
 
-    framing = SSE
     prefix: ClassVar[str] = ""
 
     def __init__(self, api: Api, request: Request, reply: Reply, response: Response | None = None) -> None:
+        super().__init__(response)
         self.losses: list[Loss] = []
         self.id = reply.id or ("" if response is not None else made_id(self.prefix, request))
         self._api = api
@@ -297,80 +293,6 @@ class ChunkWriter(ABC):
         cut = [] if response is None or response.cut is None else [response.cut]
         items = [] if response is None else response.items
         self._rendering = self.rendering(None if response is None else response.origin, [*items, *cut])
-        self._started = self._ended = False
-        self._failed = False  # or closed: nothing may follow
-        self._now: int | None = None
-
-    @abstractmethod
-    def answer(self, response: Response) -> tuple[Body, list[Loss]]:
-        """The whole body of an answer, and what could not be said. Raises UpstreamError for one that failed."""
-
-    @abstractmethod
-    def _first(self) -> bytes:
-        """The chunk before the first event."""
-
-    @abstractmethod
-    def _start(self, out: list[bytes], event: PartStart) -> None:
-        """A part begins."""
-
-    @abstractmethod
-    def _delta(self, out: list[bytes], event: PartDelta) -> None:
-        """More of a part, or of its next text."""
-
-    @abstractmethod
-    def _end(self, out: list[bytes], event: PartEnd) -> None:
-        """A part is complete, or came to nothing."""
-
-    @abstractmethod
-    def _finish(self, out: list[bytes], end: MessageEnd) -> None:
-        """The answer has come to a good end."""
-
-    def start(self) -> bytes:
-        """The chunk before the first event, unless it was sent."""
-        if self._started or self._failed:
-            return b""
-        self._started = True
-        return self._first()
-
-    def send(self, events: Iterable[Event]) -> bytes:
-        """The chunks for some events, behind the first one."""
-        out = [] if self._started else [self.start()]
-        for event in events:
-            if self._ended or self._failed:
-                break
-            if isinstance(event, PartDelta):
-                self._delta(out, event)
-            elif isinstance(event, PartStart):
-                self._start(out, event)
-            elif isinstance(event, PartEnd):
-                if event.part is not None:
-                    event.part.at = event.part.at or f"items[{event.index}]"
-                self._end(out, event)
-            elif isinstance(event, MessageEnd):
-                self._conclude(out, event)
-            else:
-                raise no_event("a stream is sent", [event])
-        return b"".join(out)
-
-    def idle(self) -> bytes:
-        """A comment, which keeps the connection alive; nothing behind the end."""
-        return b"" if self._failed or self._ended else comment("keepalive")
-
-    def fail(self, error: TurnscriptError) -> bytes:
-        """The error as the last event. Nothing follows it, no `[DONE]` either. Nothing at all behind a good end."""
-        if self._failed or self._ended:
-            return b""
-        self._failed, self._now = True, None
-        return self._error(error)
-
-    def close(self) -> bytes:
-        """The end; or an error, where the events broke off before it."""
-        if self._failed:
-            return b""
-        if not self._ended:
-            return self.fail(UpstreamError("the answer broke off before its end", retryable=True))
-        self._failed = True
-        return self._done()
 
     def rendering(self, origin: str | None, items: Iterable[Item] = ()) -> Rendering:
         """A rendering that reports to `losses`, for what came from an API, or from none."""
@@ -388,19 +310,10 @@ class ChunkWriter(ABC):
         items = [(type(item).__name__, getattr(item, "arguments", None) or item) for item in response.items]
         return made_id(self.prefix, self._request, items if said is None else said)
 
-    def _conclude(self, out: list[bytes], end: MessageEnd) -> None:
-        try:
-            check_end(end.finish_reason)
-        except UpstreamError as error:
-            out.append(self.fail(error))
-            return
-        self._finish(out, end)
-        self._ended, self._now = True, None
+    def _fail(self, error: TurnscriptError) -> None:
+        self._out.append(error_frame(error))
 
-    def _error(self, error: TurnscriptError) -> bytes:
-        return error_frame(error)
-
-    def _done(self) -> bytes:
+    def _tail(self) -> bytes:
         return frame(DONE)
 
 
@@ -423,39 +336,42 @@ class ChoiceWriter(ChunkWriter):
         body = {"id": self.id, "object": self.objects[1], "created": self.created, "model": model, "choices": choices}
         return body | {"usage": None} if self._asked_usage else body
 
-    def whole(self, rendering: Rendering, response: Response, choice: Body, id_: str) -> Body:
-        """A whole answer of one choice."""
-        extra = response.extra
+    def end(self, rendering: Rendering, end: MessageEnd, choice: Body, said: object = None) -> None:
+        """Write the end of an answer with the last of its choice. `said`: what it says, if its items do not."""
+        response = self._response
+        if response is not None:
+            self._body = self._whole(rendering, end, choice, self.whole_id(response, said))
+            return
+        if self._reply.id is None:
+            lose_id(rendering, end.id, self.id)
+        body = self.chunk([choice])
+        self._put_top(rendering, body, end)
+        self._out.append(frame(encoded(body)))
+        if end.usage is not None and self._asked_usage:
+            counts = self._usage(rendering, end.usage, end.extra)
+            self._out.append(frame(encoded(self.chunk([]) | {"usage": counts})))
+        elif end.usage is not None:
+            rendering.lose("$.usage", "dropped", "the client did not ask for it in a stream")
+
+    def _whole(self, rendering: Rendering, end: MessageEnd, choice: Body, id_: str) -> Body:
+        extra = end.extra
         created: Any = (created_of(extra) or 0) if rendering.foreign else extra.get("created", 0)
         body: Body = {
             "id": id_,
             "object": self.objects[0],
             "created": created if self._reply.created is None else self._reply.created,
-            "model": self._request.settings.model or response.model or "",
+            "model": self._request.settings.model or end.model or "",
             "choices": [choice],
         }
-        if response.usage is not None:
-            body["usage"] = self._usage(rendering, response.usage, extra)
-        self._put_top(rendering, body, response)
-        return body
-
-    def last(self, rendering: Rendering, end: MessageEnd, choice: Body) -> bytes:
-        """The chunk with the last of a choice, and that with the counts, if the client asked for them."""
-        if self._reply.id is None:
-            lose_id(rendering, end.id, self.id)
-        body = self.chunk([choice])
-        self._put_top(rendering, body, end)
-        last = frame(encoded(body))
-        if end.usage is not None and self._asked_usage:
-            return last + frame(encoded(self.chunk([]) | {"usage": self._usage(rendering, end.usage, end.extra)}))
         if end.usage is not None:
-            rendering.lose("$.usage", "dropped", "the client did not ask for it in a stream")
-        return last
+            body["usage"] = self._usage(rendering, end.usage, extra)
+        self._put_top(rendering, body, end)
+        return body
 
     def _usage(self, rendering: Rendering, usage: Usage, extra: Extra) -> Body:
         return write_usage(usage, {} if rendering.foreign else members_in(extra.get("usage")), self.counts)
 
-    def _put_top(self, rendering: Rendering, body: Body, said: Response | MessageEnd) -> None:
+    def _put_top(self, rendering: Rendering, body: Body, said: MessageEnd) -> None:
         """Write the unnamed members of the body, or report them."""
         extra = {key: value for key, value in said.extra.items() if key != "object"}
         if rendering.foreign:
@@ -476,36 +392,12 @@ def lose_stop(rendering: Rendering, stop: str | None, choice: Body) -> None:
         rendering.lose("$.stop_sequence", "dropped", "which stop string was met cannot be said here")
 
 
-class ChunkApi(Api):
-    """An API whose answers come in chunks, which a writer makes of them, and a whole one as well."""
-
-    writer: ClassVar[type[ChunkWriter]]
-
-    def write_response(self, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
-        """An answer with one choice, of the number that the reply says."""
-        return self.writer(self, request, reply, response).answer(response)
-
-    def write_stream(self, request: Request, reply: Reply) -> StreamRenderer:
-        """A writer of chunks."""
-        return self.writer(self, request, reply)
-
-
-class ChoiceApi(ChunkApi):
+class ChoiceApi(Api):
     """An API of choices, of which a reader reads one."""
-
-    reader: ClassVar[type[ChoiceAnswer]]
-
-    def parse_response(self, body: Source) -> Response:
-        """A whole answer; of several choices only the first."""
-        return self.reader(is_whole=True).whole(Json(body_bytes(body)))
 
     def parse_responses(self, body: Source) -> list[Response]:
         """An answer for each choice."""
         return of_each_choice(body, self.parse_response)
-
-    def stream_parser(self) -> StreamReader:
-        """A parser of chunks."""
-        return StreamReader(self.reader())
 
     def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:
         """Status and body of an error."""
