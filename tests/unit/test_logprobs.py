@@ -9,8 +9,8 @@ import pytest
 from msgspec import Raw
 
 import turnscript as ts
-from turnscript.core.conversation import Assistant, Text
-from turnscript.core.events import Event, MessageEnd, PartEnd, PartStart, ScoredDelta, fold
+from turnscript.core.conversation import Assistant, Text, text_content
+from turnscript.core.events import Event, MessageEnd, PartEnd, PartStart, ScoredDelta, fold, unfold
 from turnscript.core.logprobs import LEAST, TokenLogprob, TokenReader, data_of
 
 
@@ -104,3 +104,21 @@ def test_an_answer_says_how_likely_its_tokens_were_or_that_it_does_not(name: str
     for wire, losses in told:
         lost = [loss for loss in losses if loss.path == "$.logprobs"]
         assert ("-0.125" not in wire) == (len(lost) == 1), lost
+
+
+@pytest.mark.parametrize("name", ts.apis())
+def test_the_tokens_of_several_texts_are_told_whole_and_streamed(name: str) -> None:
+    tokens = [TokenLogprob(token="Hi", bytes=[72, 105], logprob=-0.125), TokenLogprob("Ho", [72, 111], -0.25)]
+    response = ts.Response(items=[Assistant(content=[Text(text="Hi"), Text(text="Ho")])], finish_reason="stop")
+    response.logprobs = {0: tokens}
+    assert response.logprobs == fold(unfold(response)).logprobs
+    api = ts.get_api(name)
+    whole = api.render_response(response, ts.Request())
+    writer = api.stream_renderer(ts.Request())
+    sent = (writer.send(unfold(response)) + writer.close()).decode()
+    assert ("-0.25" in sent) == ("-0.25" in str(whole.value))
+    assert [loss for loss in whole.losses if loss.path == "$.logprobs"] == [
+        loss for loss in writer.losses if loss.path == "$.logprobs"
+    ]
+    folded = ts.parse_response(sent.encode(), name)
+    assert "HiHo" == "".join(text_content(item.content) for item in folded.items if isinstance(item, Assistant))

@@ -202,7 +202,7 @@ def unfold(response: Response) -> list[Event]:
     for index, item in enumerate(response.items):
         head, text = _opened(item)
         events.append(PartStart(index, head, origin=response.origin))
-        if text and index in response.logprobs:
+        if index in response.logprobs:
             events.append(ScoredDelta(index, text, tokens=response.logprobs[index]))
         elif text:
             events.append(PartDelta(index, text))

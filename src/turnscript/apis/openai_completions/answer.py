@@ -186,7 +186,8 @@ class CompletionStreamRenderer(ChoiceWriter):
                 self._said.add(event.index)
                 self._tell(event.text)
         elif isinstance(event, ScoredDelta):
-            self._said.add(event.index)
+            if event.text:
+                self._said.add(event.index)
             choice = {"index": 0, "text": event.text, "logprobs": self._lists.of(event.tokens), "finish_reason": None}
             self._out.append(frame(encoded(self.chunk([choice]))))
 
