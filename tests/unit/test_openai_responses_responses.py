@@ -503,3 +503,18 @@ def test_the_raw_bytes_of_an_opaque_item_are_untouched() -> None:
     assert isinstance(item, Opaque)
     assert b'{"type":"x","n":1.50e1}' == bytes(item.value)
     assert 15.0 == plain(item.value)["n"]
+
+
+def test_a_message_around_calls_is_kept_with_all_that_it_says() -> None:
+    """No model answers in the source document's form of a request, and nothing of it may get lost."""
+    call = {"type": "tool_call", "id": "c", "name": "f", "arguments": "{}"}
+    around: dict[str, Any] = {"type": "message", "id": "m", "role": "assistant", "more": 1}
+    body: dict[str, Any] = {"status": "completed", "model": "m", "id": "r"}
+    alone = body | {"output": [around | {"content": [call]}]}
+    rendered = API.render_response(API.parse_response(json.dumps(alone)), REQUEST)
+    ((written,), []) = (rendered.value["output"], rendered.losses)
+    assert ("m", "c", 1) == (written["id"], written["call_id"], written["more"])
+    mixed = around | {"content": [{"type": "output_text", "text": "Hi"}, call]}
+    (item,) = API.parse_response(json.dumps(body | {"output": [mixed]})).items
+    assert isinstance(item, Opaque)
+    assert ("message", mixed, "$.output[0]") == (item.type, plain(item.value), item.at)

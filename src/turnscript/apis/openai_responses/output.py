@@ -17,7 +17,6 @@ from turnscript.apis.openai_responses.client_tools import (
     CLIENT_CALLS,
     CLIENT_OUTPUTS,
     TOOL_SEARCH_CALL,
-    TOOL_SEARCH_OUTPUT,
     begun_body,
     call_body,
     settle_call,
@@ -51,7 +50,7 @@ from turnscript.core.conversation import (
     ToolCall,
     ToolResult,
 )
-from turnscript.core.json_text import Json, read_object
+from turnscript.core.json_text import Json, read_object, string_of, type_word
 from turnscript.core.logprobs import Candidate, TokenLogprob, data_of
 from turnscript.core.source_paths import part_path
 from turnscript.core.validation import text_only
@@ -271,8 +270,8 @@ def read_output(value: Json, path: str, index: int) -> Item | None:
     item, *more = _output_items(value, path, index)
     if isinstance(item, Opaque) and bytes(read_object(value).get("type", _NULL)) == b"null":
         raise missing(item.at, "type", "the type of an output item")  # requests name items of before by their id alone
-    if more:  # what a search of the client's has found: no model answers with that
-        return Opaque(type=TOOL_SEARCH_OUTPUT, value=value, at=item.at)
+    if more:  # what a search of the client's has found, or a message around calls: no model answers with that
+        return Opaque(type=type_word(value), value=value, at=f"{path}[{index}]")
     if not isinstance(item, Assistant | Thinking | ToolCall):
         return item
     if is_search_call(item):
@@ -282,7 +281,7 @@ def read_output(value: Json, path: str, index: int) -> Item | None:
     else:
         if isinstance(item, ToolCall) and item.arguments == "{}" and _has_no_arguments(value):
             item.arguments = ""  # what an answer says is kept as it is, in streams too
-        item.envelope = None
+        _take_envelope(item)
     item.extra = said(item.extra)
     item.id = item.id or None
     if isinstance(item, ToolCall):
@@ -294,6 +293,14 @@ def read_output(value: Json, path: str, index: int) -> Item | None:
         if part.extra and isinstance(part, Text):
             part.extra = {key: one for key, one in said(part.extra).items() if _ALWAYS.get(key) != bytes(one)}
     return item
+
+
+def _take_envelope(item: Item) -> None:
+    """Give a call that stands in a message what that says: it is the item of the output."""
+    around, item.envelope = item.envelope, None
+    if isinstance(item, ToolCall) and around is not None:
+        item.item_id = string_of(around.pop("id")) if "id" in around else None
+        item.extra = around | item.extra
 
 
 def _has_no_arguments(value: Json) -> bool:
