@@ -131,7 +131,8 @@ def test_a_client_that_leaves_ends_the_model_too(name: str, tmp_path: Path) -> N
         served(name, tmp_path, model.url) as url,
     ):
         with httpx2.stream("POST", url + api.endpoint, content=body_of(api, stream=True), timeout=30) as answer:
-            next(answer.iter_bytes())  # of a slow machine, this may be before the model is asked
+            pieces = answer.iter_bytes()  # who lets go of them leaves
+            next(pieces)  # of a slow machine, this may be before the model is asked
             end = time.monotonic() + 20
             while not (posts := [index for index, one in enumerate(model.asked) if one.line.startswith("POST")]):
                 assert time.monotonic() < end, "the model is not asked"
