@@ -6,19 +6,19 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import psutil
 import pytest
 
 from tests.datasets.jobs import built, chat, chats, documents, peak_of, plan_for, rejects, results, started, written
 from turnscript.core.errors import InvalidInput
-from turnscript.datasets import executors
+from turnscript.datasets import executors, shardfiles
 from turnscript.datasets.build import Progress, build
 from turnscript.datasets.executors import Executor, Inline, Processes, Shard, WorkerDied
 from turnscript.datasets.merge import merge
 from turnscript.datasets.preparation import prepare
-from turnscript.datasets.shardfiles import FOLDER, unfinished
+from turnscript.datasets.shardfiles import FOLDER, ShardWriter, unfinished
 
 BUSY = {"dedup": "exact", "shuffle": 7, "repeat": 2, "pack": "bfd:512", "max_tokens": 512, "overflow": "drop-turns"}
 PLAIN: dict[str, Any] = {"outputs": ("binidx", "jsonl")}
@@ -142,6 +142,26 @@ def test_workers_that_are_stopped_leave_nothing_half_written(tmp_path: Path, mon
     with pytest.raises(OSError, match="no space left"):
         build(plan_for(file, tokenizer="rwkv-world"), tmp_path / "out", executor=Processes(2), shards=2, progress=stop)
     assert [] == list(unfinished(folder))
+
+
+def test_a_shard_that_is_stopped_while_a_file_begins_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal may come when the file is there and nobody has it yet."""
+
+    def interrupted(*args: Any) -> NoReturn:
+        open(*args).close()
+        raise SystemExit(0)
+
+    writer = ShardWriter(tmp_path, 0, 2, chats=True)
+    assert [] == list(unfinished(tmp_path / FOLDER))
+    with writer:
+        writer.reject(b"a row")
+        assert 1 == len(list(unfinished(tmp_path / FOLDER)))
+        monkeypatch.setattr(shardfiles, "open", interrupted, raising=False)
+        with pytest.raises(SystemExit):
+            writer.tell(b"another file")
+    assert [] == list(unfinished(tmp_path / FOLDER))
 
 
 def test_a_worker_that_is_killed_is_named_with_its_shard(tmp_path: Path) -> None:

@@ -208,29 +208,34 @@ class ShardWriter:
 
 
 class Unfinished:
-    """A file that has its final name only when it is published. `hashed`: whether its facts shall have the hash."""
+    """A file that has its final name only when it is published. `hashed`: whether its facts shall have the hash.
+
+    It begins with what is first written of it. So it is never on the disk before somebody can discard it, although a
+    worker is asked to stop at any moment.
+    """
 
     def __init__(self, path: Path, *, hashed: bool = False) -> None:
         self._path = path
         self._unfinished = path.with_name(f".{path.name}-{secrets.token_hex(6)}{PART}")
-        self._file: IO[bytes] = open(self._unfinished, "xb")  # noqa: SIM115  (closed by publish or discard)
+        self._file: IO[bytes] | None = None
         self._hash = hashlib.sha256() if hashed else None
         self._size = 0
         self._published = False
 
     def write(self, data: bytes | memoryview) -> None:
         """Write some more."""
-        self._file.write(data)
+        (self._file or self._begun()).write(data)
         if self._hash is not None:
             self._hash.update(data)
         self._size += memoryview(data).nbytes
 
     def sync(self) -> None:
         """Hand it to the disk. Nothing can be written any more."""
-        if not self._file.closed:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
+        file = self._file or self._begun()
+        if not file.closed:
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
 
     def publish(self) -> FileFacts:
         """Hand it to the disk and give it its name."""
@@ -243,8 +248,13 @@ class Unfinished:
         """Remove it, unless it was published."""
         if not self._published:
             with contextlib.suppress(OSError):
-                self._file.close()
+                if self._file is not None:
+                    self._file.close()
             self._unfinished.unlink(missing_ok=True)
+
+    def _begun(self) -> IO[bytes]:
+        self._file = open(self._unfinished, "xb")  # noqa: SIM115  (closed by publish or discard)
+        return self._file
 
 
 def write_whole(path: Path, data: bytes) -> None:
