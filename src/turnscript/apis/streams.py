@@ -290,30 +290,34 @@ class StreamRenderer(ABC):
 
     def start(self) -> bytes:
         """Return the bytes before the first event: that the answer has begun. Once; `send` sends them if nobody has."""
-        if not (self._began or self._over):
-            self._began = True
-            self._begin()
+        self._begin_once()
         return self._taken()
 
     def send(self, events: Iterable[Event]) -> bytes:
         """Return the bytes for some events. Nothing once the answer is over."""
+        self._begin_once()
+        for event in events:
+            self._take(event)
+        return self._taken()
+
+    def _begin_once(self) -> None:
         if not (self._began or self._over):
             self._began = True
             self._begin()
-        for event in events:
-            if self._over:
-                break
-            if isinstance(event, PartDelta):
-                self._delta(event)
-            elif isinstance(event, PartStart):
-                self._start(event)
-            elif isinstance(event, PartEnd):
-                self._part_over(event)
-            elif isinstance(event, MessageEnd):
-                self._conclude(event)
-            else:
-                raise no_event("a stream is sent", [event])
-        return self._taken()
+
+    def _take(self, event: Event) -> None:
+        if self._over:
+            return
+        if isinstance(event, PartDelta):
+            self._delta(event)
+        elif isinstance(event, PartStart):
+            self._start(event)
+        elif isinstance(event, PartEnd):
+            self._part_over(event)
+        elif isinstance(event, MessageEnd):
+            self._conclude(event)
+        else:
+            raise no_event("a stream is sent", [event])
 
     def idle(self) -> bytes:
         """Return a sign of life, for while the model has nothing to say: nothing where the stream could take none."""

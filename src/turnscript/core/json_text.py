@@ -256,7 +256,14 @@ _PART_OF_ESCAPE = re.compile(
 _SCALAR = re.compile(r"(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)(?=[ \t\r\n,}\]])")
 _PART_OF_SCALAR = re.compile(r"[-+.0-9a-zE]*\Z")
 _CLOSES = {"{": "}", "[": "]"}
-is_plain = re.compile(r'[^"\\\x00-\x1f]*').fullmatch
+_SHORT_ESCAPES = re.compile(r'[^"\\\x00-\x1f]*(?:\\["\\/bfnrt][^"\\\x00-\x1f]*)*')
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text is a piece of a JSON string, of characters and whole escapes of one letter."""
+    if '"' not in text and "\\" not in text and text.isprintable():  # by far the most
+        return True
+    return _SHORT_ESCAPES.fullmatch(text) is not None
 
 
 class Beginning:
@@ -279,6 +286,13 @@ class Beginning:
     def take(self, text: str) -> str:
         """More of the text; returns what is given now."""
         text, self._held = self._held + text, ""
+        if self._expects == "in text":  # by far the most
+            self.inside = is_plain(text)
+            if self.inside:
+                return text
+            if text[-1:] == "\\" and is_plain(text[:-1]):
+                self._held = "\\"
+                return text[:-1]
         position = 0
         while position < len(text) and not (self._expects == "nothing" or self._held):
             if self._expects in ("in key", "in text"):

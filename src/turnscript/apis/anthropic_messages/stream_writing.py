@@ -100,24 +100,33 @@ class StreamWriter(StreamRenderer):
 
     def send(self, events: Iterable[Event]) -> bytes:
         """The bytes for some events; nothing more once the message is over."""
-        match events:
-            case [event] if type(event) is PartDelta:  # by far the most
-                if event.index == self._now:
-                    if self._sent and 0 < len(text := event.text) <= PIECE and not self._out:
-                        if self._kind == "tool_use" and not (self._input.inside and is_plain(text)):
-                            text = self._input.take(text)
-                            if not text:
-                                return b""
-                        try:
-                            data = self._telling % _encode(text)
-                        except UnicodeEncodeError as error:
-                            raise half_a_pair(error, "a text of the answer") from None
-                        self._sent.append(text)
-                        return data
-                elif self._began:
-                    return b""  # of a part that waits
         try:
-            return super().send(events)
+            match events:
+                case [event] if type(event) is PartDelta:  # by far the most
+                    if event.index == self._now:
+                        if self._sent and 0 < len(text := event.text) <= PIECE and not self._out:
+                            if self._kind == "tool_use" and not (self._input.inside and is_plain(text)):
+                                text = self._input.take(text)
+                                if not text:
+                                    return b""
+                            self._sent.append(text)
+                            return self._telling % _encode(text)
+                    elif self._began:
+                        return b""  # of a part that waits
+            self._begin_once()
+            for event in events:
+                if (
+                    type(event) is PartDelta
+                    and event.index == self._now
+                    and self._sent
+                    and 0 < len(event.text) <= PIECE
+                    and (self._kind != "tool_use" or (self._input.inside and is_plain(event.text)))
+                ):
+                    self._out.append(self._telling % _encode(event.text))
+                    self._sent.append(event.text)
+                else:
+                    self._take(event)
+            return self._taken()
         except UnicodeEncodeError as error:
             raise half_a_pair(error, "a text of the answer") from None
 

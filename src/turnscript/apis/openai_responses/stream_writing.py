@@ -177,7 +177,14 @@ class StreamWriter(StreamRenderer, OneStream):
             self._open(events)
         if events and type(end := events[-1]) is MessageEnd and end.origin not in (None, ORIGIN):
             events = with_pages_on_ends(events, self._items)
-        return super().send(events)
+        for event in events:
+            if type(event) is PartDelta and event.index == self._now and event.text:  # by far the most
+                self._out.append(self._telling % (_encode(self._number), _encode(event.text)))
+                self._number += 1
+                self._texts.append(event.text)
+            else:
+                self._take(event)
+        return self._taken()
 
     def _alive(self) -> bytes:
         """Once more that the response is in progress: some clients wait for events, and a comment is none to them."""
@@ -307,11 +314,6 @@ class StreamWriter(StreamRenderer, OneStream):
 
     def _delta(self, event: PartDelta) -> None:
         if event.index in self._calls:
-            return
-        if type(event) is PartDelta and event.index == self._now and event.text:
-            self._out.append(self._telling % (_encode(self._number), _encode(event.text)))
-            self._number += 1
-            self._texts.append(event.text)
             return
         part, text = self._part(event.index), event.text
         if type(event) is NextText:
