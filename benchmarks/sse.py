@@ -20,12 +20,11 @@ from typing import Any
 from benchmarks import report, streams
 from benchmarks.harness import Peer, PeerFailed, Seat, Worker, duration, exponent, faster, table, take_turns
 from benchmarks.report import Report, Target, figure
-from benchmarks.streams import LIVE, SHAPES, TOLD
+from benchmarks.streams import SHAPES, TOLD
 
 MODULE = "benchmarks.sse"
 PACKAGES = ("turnscript", "msgspec", "openai", "anthropic")
 ONE, EIGHT, FLOOR, STRUCTS = "one by one", "eight at a time", "msgspec, dicts", "msgspec, structs"
-AS_SENT = "msgspec, calls live"
 SINGLY, BLOCKS, LOADS, DECODE, SDK = "one event a feed", "4 KB a feed", "json.loads", "msgspec.json.decode", "SDK"
 OURS = "turnscript"
 COLLECTED, ENDED = "collected deltas", "turnscript, to the end"
@@ -34,7 +33,7 @@ WRITTEN = 1000
 READ = (1000, 8000, 64_000)
 SDK_SIZE = 1000
 """The SDKs take a tenth of a millisecond for a delta: larger streams would tell nothing more."""
-WRITERS = (ONE, EIGHT, FLOOR, STRUCTS, AS_SENT)
+WRITERS = (ONE, EIGHT, FLOOR, STRUCTS)
 Case = dict[str, Any]
 """`way` (`write`, `read` or `memory`), `api`, `shape` by name, and `size` in deltas."""
 
@@ -46,7 +45,7 @@ def turnscript(case: Case) -> dict[str, Peer]:
     if case["way"] == "write":
         return _writers(case)
     ts: Any = import_module("turnscript")
-    stream = streams.sent(case["api"], case["shape"], case["size"])
+    stream = streams.stream(case["api"], case["shape"], case["size"])
     events = streams.frames(stream)
     api = ts.get_api(case["api"])
 
@@ -111,17 +110,14 @@ def floors(case: Case) -> dict[str, Peer]:
             piece.encode() for _, text in streams.parts(case["shape"], case["size"]) for piece in streams.pieces(text)
         ]
         return {COLLECTED: Peer(lambda _: _peak(lambda: [piece.decode() for piece in pieces]))}
-    make = streams.stream if case["way"] == "write" else streams.sent
-    bodies = streams.bodies(make(case["api"], case["shape"], case["size"]))
+    bodies = streams.bodies(streams.stream(case["api"], case["shape"], case["size"]))
     payloads = [json.loads(body) for body in bodies]
     structs = [streams.as_struct(msgspec, payload) for payload in payloads]
     encode, loads, decode = msgspec.json.encode, json.loads, msgspec.json.decode
     if case["way"] == "write":
-        live = [json.loads(body) for body in streams.bodies(streams.sent(case["api"], case["shape"], case["size"]))]
         return {
             FLOOR: Peer(lambda _: [encode(payload) for payload in payloads], streams.framed),
             STRUCTS: Peer(lambda _: [encode(payload) for payload in structs], streams.framed),
-            AS_SENT: Peer(lambda _: [encode(payload) for payload in live], streams.framed),
         }
     return {
         LOADS: Peer(lambda _: [loads(body) for body in bodies], _said_by),
@@ -136,7 +132,7 @@ def _said_by(payloads: list[Any]) -> bytes:
 def sdks(case: Case) -> dict[str, Peer]:
     if case["way"] != "read" or case["size"] > SDK_SIZE:
         return {}
-    read = streams.sdk(case["api"], streams.sent(case["api"], case["shape"], case["size"]))
+    read = streams.sdk(case["api"], streams.stream(case["api"], case["shape"], case["size"]))
     return {SDK: Peer(lambda _: read(), lambda told: _said_by([one.model_dump() for one in told]))}
 
 
@@ -201,20 +197,15 @@ def written(workers: Mapping[str, Worker], plan: Plan, found: Report) -> list[Ta
             seats = _timed(case, workers, plan, found)
             payloads = len(streams.bodies(streams.stream(api, shape, WRITTEN)))
             ratios = {name: _of(seats, name, FLOOR) for name in (ONE, EIGHT)}
-            as_sent = {name: _of(seats, name, AS_SENT) for name in (ONE, EIGHT)}
-            found.record["cases"].append(
-                _recorded(case, seats, payloads=payloads, of_msgspec=ratios, of_msgspec_live=as_sent)
-            )
+            found.record["cases"].append(_recorded(case, seats, payloads=payloads, of_msgspec=ratios))
             times = [duration(seats[name].best) if name in seats else "-" for name in WRITERS]
-            cells = [figure(ratio) for ratio in (*ratios.values(), *as_sent.values())]
+            cells = [figure(ratio) for ratio in ratios.values()]
             rows.append([f"{api}, {shape}", f"{payloads:,}", *times, *cells])
-            what, judged = ("msgspec", ratios) if shape in LIVE else ("msgspec with live calls", as_sent)
             targets += [
-                Target(f"{api}, {shape}, {name}, of {what}", 2, ratio, at_most=True) for name, ratio in judged.items()
+                Target(f"{api}, {shape}, {name}, of msgspec", 2, ratio, at_most=True) for name, ratio in ratios.items()
             ]
     print(f"\n## Written: CPU of a stream of {WRITTEN:,} deltas of four characters (best round)\n")
-    compared_to = [f"{name}, of {what}" for what in ("msgspec", AS_SENT) for name in (ONE, EIGHT)]
-    headings = ["stream", "payloads", *WRITERS, *compared_to]
+    headings = ["stream", "payloads", *WRITERS, *(f"{name}, of msgspec" for name in (ONE, EIGHT))]
     print(table(headings, rows), flush=True)
     return targets
 

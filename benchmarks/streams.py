@@ -20,8 +20,6 @@ CHAT, RESPONSES, MESSAGES, COMPLETIONS = "openai-chat", "openai-responses", "ant
 TEXT, THINKING, ARGUMENTS, MIXED = SHAPES = ("text", "thinking", "arguments", "mixed")
 TOLD: dict[str, tuple[str, ...]] = {CHAT: SHAPES, RESPONSES: SHAPES, MESSAGES: SHAPES, COMPLETIONS: (TEXT,)}
 """What each API can tell: completions are texts."""
-LIVE = frozenset({TEXT, THINKING})
-"""Shapes of which every delta is an event at once. A call is told when it is complete."""
 Said = list[list[str]]
 """In order: the kind of a part and its text, or its arguments as JSON text."""
 
@@ -89,32 +87,6 @@ def stream(api: str, shape: str, deltas: int) -> bytes:
     writer = renderer(api)()
     written: bytes = writer.send(events(shape, deltas)) + writer.close()
     return written
-
-
-@cache
-def sent(api: str, shape: str, deltas: int) -> bytes:
-    """The same as servers send it: arguments as they come, and not when they are complete."""
-    return b"".join([piece for event in frames(stream(api, shape, deltas)) for piece in _in_pieces(event)])
-
-
-def _in_pieces(event: bytes) -> list[bytes]:
-    payloads = [json.loads(body) for body in bodies(event)]
-    told = [text for payload in payloads for kind, text in _deltas(payload) if kind == ARGUMENTS]
-    if not told or len(told[0]) <= PIECE:
-        return [event]
-    head, (payload,) = event[: event.index(b"data: ")], payloads
-    if "choices" in payload:
-        holder, member = payload["choices"][0]["delta"]["tool_calls"][0]["function"], "arguments"
-    elif payload["type"] in _EVENTS:
-        holder, member = payload, "delta"
-    else:
-        holder, member = payload["delta"], "partial_json"
-    found = []
-    for piece in pieces(told[0]):
-        holder[member] = piece
-        body = json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode()
-        found.append(head + framed([body]))
-    return found
 
 
 # Bytes and payloads.
