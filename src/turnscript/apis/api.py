@@ -449,11 +449,11 @@ class Api(ABC):
 
     @abstractmethod
     def reader(self) -> Answer:
-        """What reads one answer, whole or as a stream."""
+        """Return what reads one answer, whole or as a stream."""
 
     @abstractmethod
     def writer(self, request: Request, reply: Reply, response: Response | None = None) -> StreamRenderer:
-        """What writes one answer to a request: the whole of a `response`, or a stream, of which nothing is said yet."""
+        """Return what writes one answer to a request: the whole of a `response`, or a stream that has yet to begin."""
 
     def parse_response(self, body: Source) -> Response:
         """A whole response body; of several answers the first. Raises InvalidRequest for what is none, UpstreamError

@@ -38,7 +38,7 @@ from turnscript.core.unread_stream import Behind
 
 
 class Head(Struct):
-    """What a stream says of itself before it tells anything, as far as it has. `created`: Unix seconds."""
+    """Holds what a stream has said of itself before it tells anything. `created`: Unix seconds."""
 
     id: str | None = None
     model: str | None = None

@@ -256,14 +256,14 @@ _PART_OF_ESCAPE = re.compile(
 _SCALAR = re.compile(r"(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)(?=[ \t\r\n,}\]])")
 _PART_OF_SCALAR = re.compile(r"[-+.0-9a-zE]*\Z")
 _CLOSES = {"{": "}", "[": "]"}
-_SHORT_ESCAPES = re.compile(r'[^"\\\x00-\x1f]*(?:\\["\\/bfnrt][^"\\\x00-\x1f]*)*')
 
 
 def is_plain(text: str) -> bool:
-    """Whether a text is a piece of a JSON string, of characters and whole escapes of one letter."""
+    """Return whether a text is a piece of a JSON string: characters, and escapes that are complete."""
     if '"' not in text and "\\" not in text and text.isprintable():  # by far the most
         return True
-    return _SHORT_ESCAPES.fullmatch(text) is not None
+    found = _IN_STRING.match(text)  # which is never at a loss, and so goes through the text once
+    return found is not None and found.end() == len(text)
 
 
 class Beginning:
@@ -286,13 +286,6 @@ class Beginning:
     def take(self, text: str) -> str:
         """More of the text; returns what is given now."""
         text, self._held = self._held + text, ""
-        if self._expects == "in text":  # by far the most
-            self.inside = is_plain(text)
-            if self.inside:
-                return text
-            if text[-1:] == "\\" and is_plain(text[:-1]):
-                self._held = "\\"
-                return text[:-1]
         position = 0
         while position < len(text) and not (self._expects == "nothing" or self._held):
             if self._expects in ("in key", "in text"):

@@ -231,11 +231,11 @@ class AnthropicMessages(Api):
         return claims_response(members)
 
     def reader(self) -> Message:
-        """What reads an answer."""
+        """Return what reads an answer."""
         return Message()
 
     def writer(self, request: Request, reply: Reply, response: Response | None = None) -> StreamWriter:
-        """What writes an answer. Who asks that thoughts be `omitted` gets their signatures alone."""
+        """Return what writes an answer. Who asks that thoughts be `omitted` gets their signatures alone."""
         return StreamWriter(self, request, reply, response)
 
     def claims_event(self, name: str, members: Mapping[str, Json]) -> int:

@@ -102,33 +102,29 @@ class StreamWriter(StreamRenderer):
         """The bytes for some events; nothing more once the message is over."""
         try:
             match events:
-                case [event] if type(event) is PartDelta:  # by far the most
-                    if event.index == self._now:
-                        if self._sent and 0 < len(text := event.text) <= PIECE and not self._out:
-                            if self._kind == "tool_use" and not (self._input.inside and is_plain(text)):
-                                text = self._input.take(text)
-                                if not text:
-                                    return b""
-                            self._sent.append(text)
-                            return self._telling % _encode(text)
-                    elif self._began:
+                case [event] if type(event) is PartDelta and self._began and not self._out:  # by far the most
+                    if event.index != self._now:
                         return b""  # of a part that waits
+                    if self._sent and len(event.text) <= PIECE:
+                        return self._next_piece(event.text)
             self._begin_once()
             for event in events:
-                if (
-                    type(event) is PartDelta
-                    and event.index == self._now
-                    and self._sent
-                    and 0 < len(event.text) <= PIECE
-                    and (self._kind != "tool_use" or (self._input.inside and is_plain(event.text)))
-                ):
-                    self._out.append(self._telling % _encode(event.text))
-                    self._sent.append(event.text)
+                if type(event) is PartDelta and event.index == self._now and self._sent and len(event.text) <= PIECE:
+                    self._out.append(self._next_piece(event.text))
                 else:
                     self._take(event)
             return self._taken()
         except UnicodeEncodeError as error:
             raise half_a_pair(error, "a text of the answer") from None
+
+    def _next_piece(self, text: str) -> bytes:
+        """Return the event for more of the block that is open; nothing as long as none of it may be told."""
+        if self._kind == "tool_use" and not (self._input.inside and is_plain(text)):
+            text = self._input.take(text)
+        if not text:
+            return b""
+        self._sent.append(text)
+        return self._telling % _encode(text)
 
     def _alive(self) -> bytes:
         """A ping. Nothing before the message has begun, because clients take its start for the first event."""

@@ -144,11 +144,11 @@ class Gemini(Api):
         return found
 
     def reader(self) -> Assembly:
-        """What reads an answer."""
+        """Return what reads an answer."""
         return Assembly()
 
     def writer(self, request: Request, reply: Reply, response: Response | None = None) -> StreamWriter:
-        """What writes an answer."""
+        """Return what writes an answer."""
         return StreamWriter(self, request, reply, response)
 
     def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:

@@ -102,11 +102,11 @@ class OpenAIChat(ChoiceApi):
             rendering.drop(body, key, "the seed profile has no tools to choose from")
 
     def reader(self) -> Assembly:
-        """What reads an answer; of several choices only the first."""
+        """Return what reads an answer; of several choices only the first."""
         return Assembly()
 
     def writer(self, request: Request, reply: Reply, response: Response | None = None) -> ChatStreamRenderer:
-        """What writes an answer as the choice that the reply says."""
+        """Return what writes an answer as the choice that the reply says."""
         return ChatStreamRenderer(self, request, reply, response)
 
     def claims(self, members: Mapping[str, Json]) -> int:

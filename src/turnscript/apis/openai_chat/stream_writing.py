@@ -228,7 +228,7 @@ class ChatStreamRenderer(ChoiceWriter):
                 choice["logprobs"] = logprobs_of(chain.from_iterable(self._response.logprobs.values()))
         choice.setdefault("logprobs", None)
         lose_stop(last, end.stop_sequence, choice)
-        self.end(last, end, choice)
+        self.put_end(last, end, choice)
 
 
 def join_choices(bodies: Sequence[bytes]) -> bytes:

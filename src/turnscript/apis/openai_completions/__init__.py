@@ -155,11 +155,11 @@ class OpenAICompletions(ChoiceApi):
             rendering.lose(f"$.tools[{index}]", "dropped", "a prompt has no tools")
 
     def reader(self) -> Assembly:
-        """What reads an answer; of several choices only the first."""
+        """Return what reads an answer; of several choices only the first."""
         return Assembly()
 
     def writer(self, request: Request, reply: Reply, response: Response | None = None) -> CompletionStreamRenderer:
-        """What writes an answer as the choice that the reply says."""
+        """Return what writes an answer as the choice that the reply says."""
         return CompletionStreamRenderer(self, request, reply, response)
 
     def claims(self, members: Mapping[str, Json]) -> int:

@@ -226,4 +226,4 @@ class CompletionStreamRenderer(ChoiceWriter):
         lose_stop(rendering, end.stop_sequence, choice)
         if self._response is not None and self._response.logprobs:
             choice["logprobs"] = self._lists.of(chain.from_iterable(self._response.logprobs.values()))
-        self.end(rendering, end, choice, text)
+        self.put_end(rendering, end, choice, text)

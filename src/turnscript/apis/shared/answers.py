@@ -166,7 +166,7 @@ def lose_foreign(losses: list[Loss], target: str, extra: Extra, usage: Usage | N
 
 
 _TIER = "service_tier"
-"""How an answer was served."""
+"""Several APIs say by this how an answer was served."""
 _SAME_TIER = {"standard": "default", "default": "standard"}
 """How most answers are served has a word of its own in APIs that tell it among their counts."""
 

@@ -336,7 +336,7 @@ class ChoiceWriter(ChunkWriter):
         body = {"id": self.id, "object": self.objects[1], "created": self.created, "model": model, "choices": choices}
         return body | {"usage": None} if self._asked_usage else body
 
-    def end(self, rendering: Rendering, end: MessageEnd, choice: Body, said: object = None) -> None:
+    def put_end(self, rendering: Rendering, end: MessageEnd, choice: Body, said: object = None) -> None:
         """Write the end of an answer with the last of its choice. `said`: what it says, if its items do not."""
         response = self._response
         if response is not None:
